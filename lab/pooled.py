@@ -15,6 +15,7 @@ SILENCE_MS = 30000  # an emulated guest stands still for seconds where the machi
 
 class Pooled(vm.Machines):
     silence_ms = SILENCE_MS
+    ends_s = ENDS_S  # what a program may take
 
     def __init__(self, *args, bare=False, **options):
         super().__init__(*args, bare=bare, **options)
@@ -84,28 +85,28 @@ class Pooled(vm.Machines):
 
     def meet(self, server, client, **env):
         """Ports of librdmacm are in no table of the kernel: the client tries until a program listens. What both have said."""
-        listener, end, status = self.start(0, *server, **env), time.monotonic() + BEGINS_S, 1
+        listener, end, status = self.start(0, *server, **env), time.monotonic() + min(BEGINS_S, self.ends_s), 1
         try:
             while status:
                 begun = self.start(1, *client, **env)
                 try:
-                    status, said = begun.wait(ENDS_S)
+                    status, said = begun.wait(self.ends_s)
                 finally:
                     begun.kill()
                 if status and (listener.is_over() or time.monotonic() > end):
                     raise vm.Trouble(f'status {status}: {begun.line}\n{said}\n-- server\n{listener.output()}')
-            return listener.done(ENDS_S), said
+            return listener.done(self.ends_s), said
         finally:
             listener.kill()
 
-    def serve(self, server, client, port, ends_s=ENDS_S, **env):
+    def serve(self, server, client, port, ends_s=None, **env):
         """The client in the second guest, when the server in the first one listens at a port of TCP; what both have said."""
         begun = [self.start(0, *server, **env)]
         try:
             self.await_listener(begun[0], port)
             begun.append(self.start(1, *client, **env))
-            said = begun[1].done(ends_s)
-            return begun[0].done(ENDS_S), said
+            said = begun[1].done(ends_s or self.ends_s)
+            return begun[0].done(self.ends_s), said
         except vm.Trouble as trouble:
             raise vm.Trouble(f'{trouble}\n-- server\n{begun[0].output()}') from None
         finally:
