@@ -14,6 +14,7 @@ ROUNDS, BYTES, MIB = 100, 4096, 1 << 20
 PORT = 18515
 LOST_S = 120
 ROW_S, UCX_S = 180, 600  # what a program may take, also where emulated guests share two processors with much other work: of UCX minutes
+PATIENCE = 18  # of perftest's queue pairs, -u: they give up after 8 s, and not after half a second, for which a guest stands still
 HERE = '192.0.2.1'  # of the first guest, where servers run
 GROUP = '239.255.0.1'
 QUICK_ATOMICS, QUICK_PLAIN = 'quick with atomics', 'quick without'
@@ -107,7 +108,7 @@ def perftest(verb, figure, size, *options, how=pair, quick=(), rounds=ROUNDS):
     sized = ['-s', size] if verb != 'atomic' else []
     moved, counter = (rounds, 'ops_atomic') if verb == 'atomic' else (rounds * size, f'bytes_{verb}')
     name = ' '.join(map(str, (f'ib_{verb}_{figure}', *options, *(['-R'] if how is by_cm else []), *sized)))
-    return Row(name, how, [f'ib_{verb}_{figure}', '-n', rounds, *sized, *options], Carried(counter, moved if both else 0, moved), quick,
+    return Row(name, how, [f'ib_{verb}_{figure}', '-n', rounds, '-u', PATIENCE, *sized, *options], Carried(counter, moved if both else 0, moved), quick,
                rf'^ +{size} +{rounds} +[\d.]+')
 
 
