@@ -15,6 +15,7 @@ GATES = {
     'private': 'the word is not of the pool, but of one process, or of a card\'s or stream\'s own memory',
     'near': 'all that write the word are of one host: its kernel is theirs, and the memory of its home, or its cache, is coherent',
     'owner': 'the owner writes the word, and no other host',
+    'tried': 'whether it holds is what is asked',
     'atomics': 'another host may write the word: only where the pool has atomic instructions, else its owner is asked',
 }
 
@@ -35,6 +36,7 @@ TABLE = {
     ('card/torus/verbs.c', 'weft_torus_verbs_serve', 'rung'): ('private', 'of the card\'s process'),
     ('card/torus/world.c', 'write_event', 'slot->lost'): ('near', 'a torus is of one host'),
     ('card/weftd.c', 'stop_soon', 'stop'): ('private', 'of the card\'s process'),
+    ('cli/sides.c', 'try_additions', 'sum'): ('tried', 'of weft pool test'),
     ('cuda/device.h', 'weft_add', 'word'): ('private', 'of a GPU'),
     ('link/door.c', 'weft_door_knock', 'door->asleep'): ('private', 'of links, whose memory is theirs'),
     ('link/door.c', 'weft_door_knock', 'door->knocks'): ('private', 'of links, whose memory is theirs'),

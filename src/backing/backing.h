@@ -49,6 +49,13 @@ struct weft_backing_plan {
 	uint32_t flags; /* enum weft_pool_flag */
 };
 
+/* A mapping of a part of the memory itself. */
+struct weft_pages {
+	void *at; /* what was asked for; NULL: there is none so far in it, or it cannot be mapped */
+	void *mapped;
+	uint64_t mapped_bytes;
+};
+
 struct weft_backing {
 	const char *name;
 	uint32_t can; /* enum weft_backing_can */
@@ -165,6 +172,10 @@ struct weft_backing {
 	uint64_t (*allocated)(const struct weft_backed *b);
 	/* The process that holds the lock, in words. */
 	void (*lock_owner)(const struct weft_backed *b, char *text, size_t text_bytes);
+	/* The first bytes of the memory itself, whatever lies there, for loads and stores; path as `choose` gives it. NULL: such
+	 * a memory has one host. -ENOSPC (there are not so many, or cannot be), -EINVAL, -EPROTO, or open(2)'s. */
+	int (*expose)(const char *path, uint64_t bytes, struct weft_pages *pages, const char **why);
+	void (*cover)(const struct weft_pages *pages);
 };
 
 /* Between two looks for what another does, that long after the first: gives the core away, after a

@@ -53,6 +53,13 @@ static int look_at_dax(const char *path, bool own, uint64_t signature, struct we
 		   : weft_look_hosts(path + PREFIX_CHARS, signature, backed, bytes, locked, why);
 }
 
+static int expose_dax(const char *path, uint64_t bytes, struct weft_pages *pages, const char **why)
+{
+	int err = check_dax(path, why);
+
+	return err ? err : weft_hosts_expose(path + PREFIX_CHARS, bytes, pages, why);
+}
+
 static int identify_dax(const char *path, uint64_t identity[2])
 {
 	return weft_hosts_identify(path + PREFIX_CHARS, identity);
@@ -104,5 +111,6 @@ const struct weft_backing weft_backing_dax = {
 	.create = create_in_dax,
 	.remove = wipe_dax,
 	.look = look_at_dax,
+	.expose = expose_dax,
 	.grain = grain_of_dax,
 };

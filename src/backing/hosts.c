@@ -76,6 +76,29 @@ void weft_hosts_pages_end(const struct weft_pages *p)
 		munmap(p->mapped, p->mapped_bytes);
 }
 
+int weft_hosts_expose(const char *file, uint64_t bytes, struct weft_pages *pages, const char **why)
+{
+	int fd = open(file, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), err;
+	uint64_t all_bytes, align;
+
+	*why = "the memory cannot be opened";
+	if (fd < 0)
+		return -errno;
+	*why = "that is neither a file nor a device with memory";
+	err = weft_hosts_extent(fd, &all_bytes, &align);
+	if (!err && all_bytes < bytes) {
+		*why = "the memory is too small";
+		err = -ENOSPC;
+	}
+	if (!err) {
+		*why = "the memory cannot be mapped";
+		*pages = weft_hosts_pages(fd, 0, bytes, PROT_READ | PROT_WRITE);
+		err = pages->at ? 0 : -errno;
+	}
+	close(fd);
+	return err;
+}
+
 static bool read_header(int fd, struct weft_pool_header *header)
 {
 	const struct weft_pages page = weft_hosts_pages(fd, 0, WEFT_PAGE, PROT_READ);

@@ -6,10 +6,6 @@
 #include "backing/private.h"
 #include "pool/sizes.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* Linux 5.14; elsewhere the first access pays */
-#endif
-
 int weft_map(struct weft_backed *b, uint8_t **base)
 {
 	void *at;

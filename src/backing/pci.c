@@ -69,6 +69,14 @@ static int look_at_bar(const char *path, bool own, uint64_t signature, struct we
 	return err ? err : weft_look_hosts(file, signature, backed, bytes, locked, why);
 }
 
+static int expose_bar(const char *path, uint64_t bytes, struct weft_pages *pages, const char **why)
+{
+	char file[PATH_MAX];
+	int err = find_file(path, file, why);
+
+	return err ? err : weft_hosts_expose(file, bytes, pages, why);
+}
+
 static int identify_device(const char *path, uint64_t identity[2])
 {
 	char file[PATH_MAX];
@@ -115,5 +123,6 @@ const struct weft_backing weft_backing_pci = {
 	.remove = wipe_device,
 	WEFT_BACKING_FIXED,
 	.look = look_at_bar,
+	.expose = expose_bar,
 	WEFT_BACKING_LOOKED_AT_BY_MAPPING,
 };

@@ -9,6 +9,10 @@
 
 #include "backing/backing.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14; elsewhere the first access pays */
+#endif
+
 /* A file, open. */
 struct weft_named {
 	char path[PATH_MAX]; /* absolute */
@@ -87,13 +91,10 @@ int weft_hosts_identify(const char *file, uint64_t identity[2]);
 int weft_hosts_check(int fd, uint64_t signature, struct weft_pool_header *header,
 		     struct weft_parts *parts, const char **why);
 /* A mapping that is looked at for a moment. */
-struct weft_pages {
-	void *at; /* what was asked for; NULL: there is none so far in it, or it cannot be mapped */
-	void *mapped;
-	uint64_t mapped_bytes;
-};
 struct weft_pages weft_hosts_pages(int fd, uint64_t off, uint64_t len_bytes, int rights);
 void weft_hosts_pages_end(const struct weft_pages *p);
+/* As `expose` says. */
+int weft_hosts_expose(const char *file, uint64_t bytes, struct weft_pages *pages, const char **why);
 /* How large that memory is, and what mappings of it are multiples of. -EPROTO: it is neither a file nor a device-dax. */
 int weft_hosts_extent(int fd, uint64_t *bytes, uint64_t *align);
 /* Before another pool is made there, or none: homes of the one that was there go, as far as they are here. Looks for the
@@ -219,7 +220,7 @@ uint64_t weft_look_hosts_allocated(const struct weft_backed *b);
 #define WEFT_BACKING_LOOKED_AT_BY_MAPPING                                                          \
 	.unlock = weft_look_hosts_unlock, .read = weft_look_hosts_read,                            \
 	.read_home = weft_look_hosts_read_home, .proven = weft_look_hosts_proven,                  \
-	.allocated = weft_look_hosts_allocated
+	.allocated = weft_look_hosts_allocated, .cover = weft_hosts_pages_end
 
 /* remove.c */
 int weft_remove(const char *path, bool own, const char **why);

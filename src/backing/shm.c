@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "backing/private.h"
@@ -41,6 +42,19 @@ static int look_at_file(const char *path, bool own, uint64_t signature, struct w
 			uint64_t *bytes, bool *locked, const char **why)
 {
 	return weft_look_hosts(path + PREFIX_CHARS, signature, backed, bytes, locked, why);
+}
+
+/* What is a hole is filled now: a load or a store there would be a signal where there is no room. */
+static int expose_file(const char *path, uint64_t bytes, struct weft_pages *pages, const char **why)
+{
+	int err = weft_hosts_expose(path + PREFIX_CHARS, bytes, pages, why);
+
+	if (err || !madvise(pages->mapped, pages->mapped_bytes, MADV_POPULATE_WRITE) ||
+	    errno == EINVAL)
+		return err;
+	weft_hosts_pages_end(pages);
+	*why = "no room for what is to be tried";
+	return -ENOSPC;
 }
 
 static int identify_file(const char *path, uint64_t identity[2])
@@ -111,5 +125,6 @@ const struct weft_backing weft_backing_shm = {
 	.create = create_file,
 	.remove = remove_file,
 	.look = look_at_file,
+	.expose = expose_file,
 	WEFT_BACKING_LOOKED_AT_BY_MAPPING,
 };

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/pool_test.h"
 #include "cli/report.h"
 #include "pool/format.h"
 #include "pool/pool.h"
@@ -24,7 +25,9 @@ const char weft_pool_usage[] =
 	"       weft pool create shm:PATH | pci:ADDRESS | dax:PATH --hosts NUMBER [--bytes NUMBER] "
 	"[--silence "
 	"MS]\n"
-	"                   [--atomics] [--coherent]\n\n"
+	"                   [--atomics] [--coherent]\n"
+	"       weft pool test shm:PATH | pci:ADDRESS | dax:PATH [--atomics] [--seconds S] [--wait "
+	"S] [--yes] [--json]\n\n"
 	"  list     the pools in /dev/shm and $WEFT_POOL that you may read\n"
 	"  rm       remove a pool that nobody uses\n"
 	"  recover  give back what dead programs have left in a pool; programs that join do so, "
@@ -36,9 +39,14 @@ const char weft_pool_usage[] =
 	"device-dax: "
 	"$WEFT_HOST says which of them a "
 	"program is\n"
-	"           of, 0 to NUMBER - 1\n\n"
+	"           of, 0 to NUMBER - 1\n"
+	"  test     try whether what one host stores the others load, and whether additions of two "
+	"hosts to one word hold.\n"
+	"           Run it on two hosts at once, with a pool there or without. It can disprove "
+	"that, "
+	"not prove it\n\n"
 	"  --pool PATH  the pool (default: $WEFT_POOL, else /dev/shm/weft-UID)\n"
-	"  --json       one JSON object: pools\n"
+	"  --json       one JSON object: pools; of test: test, sides\n"
 	"  --hosts N    a power of two, up to 64\n"
 	"  --bytes N    the size of the file (default: as large as the memory, nearly all a hole)\n"
 	"  --atomics    the processor's atomic instructions hold between the hosts; without it "
@@ -48,7 +56,12 @@ const char weft_pool_usage[] =
 	"  --coherent   what one host stores the others load with no more ado: of dax: it has to "
 	"be said\n"
 	"  --silence MS a host whose programs all stand still for so long is silent (3000)\n\n"
-	"0; 1 it could not be done; 2 wrong usage.\n";
+	"  --seconds S  of test: how long numbers are stored and looked for (5)\n"
+	"  --wait S     of test: how long the other host may take to come, or stand still (60)\n"
+	"  --yes        of test: there is no pool, and what else lies in the memory may be written "
+	"over\n\n"
+	"0; 1 it could not be done; 2 wrong usage. Of test: 0 nothing wrong was seen; 1 something "
+	"was; 2 it came to no\nresult, as the other host did not come, or wrong usage.\n";
 
 static const struct weft_column columns[] = {
 	{"path", WEFT_COLUMN_TEXT},
@@ -182,8 +195,7 @@ static int evict(int argc, char **argv)
 	return err ? fail("evict", where, why, err) : 0;
 }
 
-/* A number behind an option, at argv[*i]. */
-static bool number_option(int argc, char **argv, int *i, const char *name, uint64_t *value)
+bool weft_pool_number_option(int argc, char **argv, int *i, const char *name, uint64_t *value)
 {
 	char *end;
 
@@ -210,9 +222,9 @@ static int create_pool(int argc, char **argv)
 			flags |= argv[i][2] == 'a' ? WEFT_POOL_ATOMICS : WEFT_POOL_COHERENT;
 			continue;
 		}
-		if (number_option(argc, argv, &i, "--hosts", &hosts) ||
-		    number_option(argc, argv, &i, "--bytes", &bytes) ||
-		    number_option(argc, argv, &i, "--silence", &silence_ms))
+		if (weft_pool_number_option(argc, argv, &i, "--hosts", &hosts) ||
+		    weft_pool_number_option(argc, argv, &i, "--bytes", &bytes) ||
+		    weft_pool_number_option(argc, argv, &i, "--silence", &silence_ms))
 			continue;
 		if (path || argv[i][0] == '-')
 			return weft_main_usage_error(
@@ -235,6 +247,8 @@ int weft_pool_main(int argc, char **argv)
 		return create_pool(argc, argv);
 	if (!strcmp(verb, "evict"))
 		return evict(argc, argv);
+	if (!strcmp(verb, "test"))
+		return weft_pool_test(argc, argv);
 	for (int i = argc > 1 && argv[1][0] != '-' ? 2 : 1; i < argc; i++) {
 		if (strcmp(verb, "list") && weft_main_pool_option(argc, argv, &i, &path))
 			continue;

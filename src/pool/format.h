@@ -4,6 +4,7 @@
  * fixed widths; each field names its one writer. Freestanding: user space, kernel and tools share it.
  *
  *   0        header, then the lease tables
+ *   512 KiB  room to try the memory (format_trial.h)
  *   1 MiB    members (format_member.h: their addresses, what they ask; format_mailbox.h)
  *   34 MiB   hosts, where there are several (format_host.h)
  *   38 MiB   the home (format_home.h: the lock's page, then members' lines, and what wakes them)
