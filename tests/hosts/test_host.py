@@ -6,13 +6,14 @@ import glob
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 
 import pytest
-from fabric import user_prefix
+from fabric import BUILD, user_prefix
 from pairs import free_port, listening, wait_for
 
 pytestmark = pytest.mark.counted
@@ -104,6 +105,25 @@ def test_agent_without_a_program(two):
     agent.process.send_signal(signal.SIGTERM)
     assert agent.wait(PATIENCE_S).status == 0
     assert states(two) == ['empty', 'never']
+
+
+@pytest.mark.skipif(not shutil.which('systemd-analyze'), reason='no systemd-analyze')
+def test_unit(two, tmp_path):
+    """The unit for systemd's user manager: it is one, and what it runs is a host until SIGTERM."""
+    text = (BUILD / 'src/cli/weft-host@.service').read_text()
+    command = re.search('^ExecStart=(.*)$', text, re.M)[1].split()
+    assert command[0].endswith('/bin/weft') and 'EnvironmentFile=%E/weft/host\n' in text
+    command[0] = str(two.command)
+    unit = tmp_path / 'weft-host@1.service'
+    unit.write_text(re.sub('ExecStart=.*', f'ExecStart={" ".join(command)}', text))
+    done = subprocess.run(['systemd-analyze', '--user', '--man=no', 'verify', unit], text=True, capture_output=True, check=False,
+                          env={'PATH': '/usr/bin:/bin', 'HOME': str(tmp_path), 'XDG_RUNTIME_DIR': str(tmp_path)})
+    assert done.returncode == 0 and 'weft-host' not in done.stderr, done
+    agent = two.start(*(word.replace('%i', '1') for word in command), host='', on_weft=False, WEFT_POOL=two.pool)
+    await_states(two, 'never', 'up')
+    agent.process.send_signal(signal.SIGTERM)
+    assert agent.wait(PATIENCE_S).status == 0
+    assert states(two) == ['never', 'empty']
 
 
 def test_another_program_goes_on(two):
