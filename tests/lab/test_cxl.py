@@ -3,6 +3,7 @@
 on which atomic instructions are none between the guests, and each access is emulated. As an ordinary user, and over no card, as
 the counters of both hosts say in the end."""
 import collections
+import json
 import re
 
 import pytest
@@ -11,6 +12,8 @@ ROUNDS = 100
 PINGPONG = ['-g', 1, '-n', ROUNDS]
 LATENCY, BANDWIDTH = ['-n', ROUNDS, '-s', 8], ['-n', ROUNDS, '-s', 4096]
 BOTH, CLIENT = (0, 1), (1,)
+TRIED_S = 600
+LOST = 'additions were lost: atomic instructions do not hold between the hosts, and no pool here may say --atomics'
 
 pytestmark = pytest.mark.timeout(1800)  # the guests boot within the first, each access of theirs in software
 
@@ -55,6 +58,18 @@ def test_rping(cxl, due):
     for said in cxl.meet(['rping', '-s', *at], ['rping', '-c', *at]):
         assert said.count('ping data') == 20, said
     due[1].update({(0, 'ops_write'): 20, (0, 'ops_read'): 20})
+
+
+def test_tried(cxl):
+    """Additions are lost there, which `weft pool test` finds; nothing else is wrong."""
+    words = [cxl.weft, 'pool', 'test', cxl.pool, '--atomics', '--seconds', 2, '--wait', 300, '--json']
+    sides = [guest.start(*words) for guest in cxl.guests]
+    for status, out in [side.wait(TRIED_S) for side in sides]:
+        said = json.loads(out[out.index('{'):])
+        assert status == 1 and said['test']['verdict'][0] == LOST, said
+        for side in said['sides']:
+            assert side['stored'] and side['read'] and not any(side[fault] for fault in ('back', 'stale', 'torn', 'missing')), said
+            assert side['sum'] < 2000000 and side['load_ns'] >= 50, said
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 """What docs/machines.md says to type, typed as it stands there in two fresh guests, ends in ibv_rc_pingpong between them."""
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from lab.guests import LAB, Guests, missing, vm
 PAGE = (LAB.parent / 'docs/machines.md').read_text()
 POOLS = {'pcie': 'pci:0000:00:10.0', 'cxl': 'dax:/dev/dax0.0'}
 PINGPONG_S = 600
+UDEV = [Path('/lib/systemd/systemd-udevd'), '--daemon']
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -19,6 +21,11 @@ def steps():
     part = re.search(r'^## Step by step\n(.*?)^## ', PAGE, re.S | re.M)[1]
     blocks = re.findall(r'^```console\n(.*?)^```', part, re.S | re.M)
     return [(line[0] == '#', line[2:]) for block in blocks for line in block.splitlines()]
+
+
+def udev_rule():
+    """Of the PCIe device: the first of the rules."""
+    return re.search('^ACTION==.*$', re.search(r'^## From boot on\n(.*?)^## ', PAGE, re.S | re.M)[1], re.M)[0]
 
 
 def of_device(backing):
@@ -39,8 +46,9 @@ def test_page_is_whole():
     device = [*of_device('pcie')[0], of_device('pcie')[1], *of_device('cxl')[0], of_device('cxl')[1]]
     assert sorted([*device, *of_user('pcie')]) == sorted(line for _, line in steps())
     assert [line.split()[:3] for line in (of_device('pcie')[1], of_device('cxl')[1])] == [['weft', 'pool', 'create']] * 2
-    assert [' '.join(line.split()[:3]).split(' --')[0] for line in of_user('pcie')] == ['weft host up', 'weft run']
-    for command in ('weft host --pool pci:0000:00:10.0', 'weft pool rm --pool pci:0000:00:10.0'):
+    assert [' '.join(line.split()[:3]).split(' --')[0] for line in of_user('pcie')] == ['weft pool test', 'weft host up', 'weft run']
+    for command in ('weft host --pool pci:0000:00:10.0', 'weft pool rm --pool pci:0000:00:10.0',
+                    'weft pool evict HOST --yes --pool pci:0000:00:10.0', 'weft host up --pool pci:0000:00:10.0 --host 0'):
         assert f'`{command}`' in PAGE
 
 
@@ -67,20 +75,48 @@ class Shell:
         self.type(found + '\n'.join(lines), root=True)
 
 
+    def give_device_by_rule(self):
+        """As at boot: udev hears of the devices that are there already."""
+        self.type(f"mkdir -p /run/udev/rules.d; echo '{udev_rule()}' >/run/udev/rules.d/70-weft.rules; {' '.join(map(str, UDEV))} 2>/dev/null; "
+                  'udevadm trigger --action=add --subsystem-match=pci; udevadm settle', root=True)
+
+
+def succeeds(shell, line):
+    try:
+        shell.type(line)
+    except vm.Trouble:
+        return False
+    return True
+
+
+def until(holds):
+    end = time.monotonic() + PINGPONG_S
+    while not holds():
+        assert time.monotonic() < end
+
+
 @pytest.mark.parametrize('backing', ['pcie', pytest.param('cxl', marks=pytest.mark.slow)])
 def test_fresh_guests(lab, backing):
     why = missing(backing)
     if why:
         pytest.skip(why)
     device, create = of_device(backing)
-    up, run = of_user(backing)
+    test, up, run = of_user(backing)
     with Guests(backing, emulated=True, bare=True) as machines:
         shells = [Shell(machines, number) for number in (0, 1)]
         with pytest.raises(vm.Trouble, match='weft'):
             shells[0].type(create, root=False)  # the device is nobody's yet
-        for shell in shells:
-            shell.give_device(device)
+        shells[0].give_device(device)
+        if backing == 'pcie' and UDEV[0].exists():
+            shells[1].give_device_by_rule()
+        else:
+            shells[1].give_device(device)
         shells[0].type(create, root=True)
+        for side in [shell.begin(test, root=False) for shell in shells]:
+            said = side.done(PINGPONG_S)
+            assert re.search('^wrong +no$', said, re.M) and 'nothing wrong was seen, which is no proof' in said, said
+            assert re.search(f'^atomics +{"yes" if "--atomics" in create else "no"}$', said, re.M), said
+            assert re.search('^one kernel +no$', said, re.M) and 'guest0' in said and 'guest1' in said, said
         for number, shell in enumerate(shells):
             shell.type(up.replace('--host 0', f'--host {number}'))
         server = shells[0].begin(run, root=False)
@@ -93,9 +129,11 @@ def test_fresh_guests(lab, backing):
             server.kill()
         listed = shells[0].type(f'weft host --pool {POOLS[backing]}')
         assert 'guest0' in listed and 'guest1' in listed, listed
-        end, removed = time.monotonic() + PINGPONG_S, None
-        while removed is None:  # a host whose last program has gone is there until it is silent
-            try:
-                removed = shells[0].type(f'weft pool rm --pool {POOLS[backing]}')
-            except vm.Trouble:
-                assert time.monotonic() < end
+        shells[1].begin(f'{up} --stay'.replace('--host 0', '--host 1'), root=False)
+        until(lambda: re.search('^ *1 +guest1 +[0-9]+ +up ', shells[0].type(f'weft host --pool {POOLS[backing]}'), re.M))
+        machines.guests[1].kill()  # its machine is off
+        evict = f'weft pool evict 1 --yes --pool {POOLS[backing]}'
+        until(lambda: succeeds(shells[0], evict))
+        assert re.search('^ *1 +guest1 +[0-9]+ +evicted ', shells[0].type(f'weft host --pool {POOLS[backing]}'), re.M)
+        # a host whose last program has gone is there until it is silent
+        until(lambda: succeeds(shells[0], f'weft pool rm --pool {POOLS[backing]}'))
