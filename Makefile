@@ -91,6 +91,10 @@ coverage: ## line coverage of nic, pool, link, the card and the engine of RoCE v
 	@$(DEPS) build test coverage
 	@$(RUN) coverage
 
+gates: ## the tests between hosts in a build that ends where an exchange needs atomic instructions of their memory
+	@$(DEPS) build test
+	@$(RUN) gates
+
 tidy: ## clang-tidy over our files
 	@$(DEPS) build test tidy
 	@$(RUN) tidy
@@ -134,10 +138,10 @@ check-stream-gpu: ## the tests and bounds of streams into memory of a GPU on a m
 	@tools/stream_gpus.py --build "$(BUILD)"
 
 clean: ## removes the build folders
-	@rm -rf "$(BUILD)" "$(BUILD)-asan" "$(BUILD)-tsan" "$(BUILD)-cov" "$(BUILD)-deb" "$(BUILD)-dist" "$(BUILD)-arm64"
+	@rm -rf "$(BUILD)" "$(BUILD)-asan" "$(BUILD)-tsan" "$(BUILD)-gates" "$(BUILD)-cov" "$(BUILD)-deb" "$(BUILD)-dist" "$(BUILD)-arm64"
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
-.PHONY: all demo demo-torus bench check check-quick slow model rxe lab-pcie lab-cxl lab-facts lab-shell asan tsan coverage tidy install uninstall deb \
+.PHONY: all demo demo-torus bench check check-quick slow model rxe lab-pcie lab-cxl lab-facts lab-shell asan tsan coverage gates tidy install uninstall deb \
 	dist-bin check-dist check-arm64 check-gpu check-gpu2 check-stream-gpu clean help

@@ -331,7 +331,8 @@ def build_coverage(folder):
     # With less optimization gcc warns of what it otherwise sees to be right. gcovr fails at objects of older
     # sources, so that all is built again.
     build_tests(folder, COVERAGE_TESTS, '-Db_coverage=true', '-Doptimization=1', '-Dwerror=false',
-                f'-Dc_args=-fprofile-update=atomic -include {ROOT}/tests/coverage.h',
+                # And with the gates of words that other hosts have (pool/gate.c), as it has all programs.
+                f'-Dc_args=-fprofile-update=atomic -DWEFT_GATES -include {ROOT}/tests/coverage.h',
                 programs=('.', 'src/cli', 'tests/cli', 'tests/programs', 'tests/wire', 'tests/torus'), all_again=True)
     return folder
 
@@ -364,6 +365,15 @@ def coverage(folder):
         if 'WEFT_PART' not in os.environ:  # of what all parts together reach
             tally += verdict(percent >= wanted, f'coverage of {what}: {percent} %')
     return tally
+
+
+def gates(folder):
+    """All that hosts do with each other, in a build in which an exchange on another host's word ends the process if the pool has no
+    atomic instructions (pool/gate.c)."""
+    folder = folder.with_name(f'{folder.name}-gates')
+    build(folder, '-Dc_args=-DWEFT_GATES')
+    names = [name for name in tests_of(folder, ['--no-suite', 'slow']) if name.startswith('hosts-')]
+    return unit(folder, '--num-processes', '1', *names) + pytest(folder, 'not slow', where=('tests/hosts',))
 
 
 ASIDE = ('--suite', 'aside')
@@ -416,6 +426,7 @@ def stages(folder, beside):
         ('join', 'whole programs', {'quick'}, lambda: beside['programs-quick'].join()),
         ('slow', 'the documented slow tests', {'slow'},
          lambda: unit(folder, '--suite', 'slow') + pytest(folder, 'slow', '--timeout=0')),
+        ('gates', 'between hosts, each exchange looked at', {'slow', 'gates'}, lambda: gates(folder)),
 
         ('asan', 'test programs in C, sanitized', {'all'},
          lambda: sanitized(folder, 'asan', *NOT_ASIDE, *NOT_WAITS)),
@@ -515,7 +526,7 @@ def main():
     parser.add_argument('--tally', help='where the counts go, for another process')
     besides = [name for names in BESIDE.values() for name in names]
     parser.add_argument('target', choices=['all', 'quick', 'lint', 'tidy', 'asan', 'tsan',
-                                           'coverage', 'slow', *besides])
+                                           'coverage', 'gates', 'slow', *besides])
     args = parser.parse_args()
     if args.part:
         os.environ['WEFT_PART'] = args.part  # for the processes beside, and pytest

@@ -121,6 +121,8 @@ NAMESAKES = {
     ('verbs/domain.c', 'users'), ('verbs/mcast.c', 'groups'), ('verbs/qp.c', 'users'), ('verbs/receiver.c', 'users'),
     ('verbs/srq.c', 'users'),
 }
+# Where a build with WEFT_GATES has what looks at each at run time, by where its word lies.
+WATCH = Path('src/backing/atomic.h')
 # No word of the pool is written there.
 ELSEWHERE = {'cli', 'cuda', 'gpu', 'link', 'migrate', 'shim', 'stream', 'wire'}
 
@@ -239,7 +241,7 @@ def main():
     args = parser.parse_args()
     texts = {p.relative_to(args.root): blank(p.read_text()) for p in sorted(args.root.glob('src/**/*.[ch]'))}
     used = []
-    found = [(path, *offence) for path, text in texts.items() for offence in look(path, text, used)]
+    found = [(path, *offence) for path, text in texts.items() if path != WATCH for offence in look(path, text, used)]
     if args.list:
         for key, line in sorted(used):
             print(f'src/{key[0]}:{line}: {key[1]}: {key[2]}: {": ".join(TABLE.get(key, ("none",)))}')

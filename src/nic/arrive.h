@@ -254,8 +254,6 @@ WEFT_ARRIVE int weft_arrive_atomic(struct weft_arrival a, const struct weft_span
 		a.caller->failed = NULL;
 		return -ESRCH;
 	}
-	if (at->at)
-		weft_gate(a.nic->pool, a.to->grant.member);
 	return weft_place_atomic(a.nic, a.caller, &a.to->grant, at, add, compare_add, swap, old);
 }
 

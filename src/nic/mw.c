@@ -312,7 +312,6 @@ void weft_mw_end(struct weft_pool *pool, uint32_t key, uint64_t id)
 		pool->change(pool, NULL, owner, &change, 1);
 		return;
 	}
-	weft_gate(pool, owner);
 	/* its owner may have ended it, and even bound it anew */
 	atomic_compare_exchange_strong_explicit(word, &id, ended, memory_order_release,
 						memory_order_relaxed);

@@ -74,7 +74,6 @@ void weft_responder_leave(struct weft_responder *to)
 		pool->change(pool, NULL, to->grant.member, &change, 1);
 		return;
 	}
-	weft_gate(pool, to->grant.member);
 	atomic_compare_exchange_strong(&to->slot->rq_left, &was, left);
 }
 

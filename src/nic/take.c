@@ -81,7 +81,6 @@ static bool pass_positions(struct weft_pool *pool, const struct weft_take *take,
 
 		return !pool->change(pool, NULL, take->owner, &pass, 1);
 	}
-	weft_gate(pool, take->owner);
 	/* release: pairs with the acquire in weft_take_first, which then knows of the claims that we know of */
 	atomic_compare_exchange_strong_explicit(&take->at->taken, &position, position + 1,
 						memory_order_release, memory_order_relaxed);
@@ -164,7 +163,6 @@ int weft_take_claim(struct weft_pool *pool, const struct weft_take *take)
 		if (err)
 			return err;
 	} else {
-		weft_gate(pool, take->owner);
 		/* acquire: what stood in it while it was free stands there until we have completed it; release: pairs
 		 * with the acquire of other takers and the owner (claim_of in srq.c) */
 		if (!atomic_compare_exchange_strong_explicit(
@@ -195,7 +193,6 @@ void weft_take_let_go(struct weft_pool *pool, const struct weft_take *take)
 		pool->change(pool, NULL, take->owner, &change, 1);
 		return;
 	}
-	weft_gate(pool, take->owner);
 	/* release: pairs with the acquire in claim_of (srq.c); what we have placed is stored before another taker gets
 	 * those buffers */
 	atomic_compare_exchange_strong_explicit(claim_at(take, take->position), &claim, given_up,
@@ -239,7 +236,6 @@ static void complete_here(struct weft_pool *pool, const struct weft_take *take)
 	uint64_t state = WEFT_CLAIM(WEFT_CLAIM_FREE, lap), done = WEFT_CLAIM(WEFT_CLAIM_DONE, lap);
 	uint64_t claim = mine(pool, take, WEFT_CLAIM_TAKEN);
 
-	weft_gate(pool, take->owner);
 	if (is_out_of_turn(take)) {
 		/* release: pairs with the acquire in oldest_done (srq.c) */
 		atomic_store_explicit(&take->head->late, WEFT_LATE, memory_order_release);

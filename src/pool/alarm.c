@@ -51,7 +51,6 @@ __attribute__((noinline)) void weft_pool_alarm(struct weft_pool *pool, uint16_t 
 			weft_pool_signal(pool, owner, WEFT_SIGNAL_EVENT);
 		return;
 	}
-	weft_gate(pool, owner);
 	if (!alarm || !weft_pool_claim(pool, alarm, solicited, false))
 		return;
 	WEFT_STEP(alarm_claimed);

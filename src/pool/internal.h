@@ -160,6 +160,13 @@ void weft_quarantine_suspect(struct weft_pool *pool, uint16_t member, uint32_t l
 			     uint64_t incarnation, uint64_t busy);
 void weft_quarantine_end(struct weft_quarantine *q);
 
+/* gate.c: exchanges on that pool's words are looked at from now on; NULL: of none. */
+#ifdef WEFT_GATES
+void weft_gate_open(const struct weft_pool *pool);
+#else
+#define weft_gate_open(pool) ((void)0)
+#endif
+
 /* life.c: gives back all that this member holds. */
 void weft_life_leave(struct weft_attachment *a);
 

@@ -128,6 +128,7 @@ static int join(struct weft_attachment *a, const char **why)
 	err = find_slices(&a->pool);
 	if (err)
 		return err;
+	weft_gate_open(&a->pool);
 	err = weft_host_arrive(a, why);
 	if (err)
 		return err;
@@ -147,6 +148,7 @@ static int join(struct weft_attachment *a, const char **why)
 static void let_go(struct weft_attachment *a)
 {
 	weft_host_end(a);
+	weft_gate_open(NULL);
 	unmap(a);
 	if (a->backed)
 		a->on->close(a->backed);
@@ -314,6 +316,7 @@ void weft_pool_forget(void)
 		inherited = attached;
 	}
 	attached = NULL;
+	weft_gate_open(NULL);
 	weft_wake_forget();
 	pthread_mutex_init(&opening, NULL);
 }

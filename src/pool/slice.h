@@ -81,15 +81,6 @@ static inline bool weft_must_ask(const struct weft_pool *pool, uint16_t member)
 	return __builtin_expect(pool->change != NULL, 0) && !weft_is_near(pool, member);
 }
 
-/* In front of each read-modify-write on a word of that member's that others write, too: the crash test is built so that one which
- * other hosts may not make ends the process. */
-#ifdef WEFT_STEPS
-#define weft_gate(pool, member)                                                                    \
-	((pool)->change && !weft_is_near(pool, member) ? __builtin_trap() : (void)0)
-#else
-#define weft_gate(pool, member) ((void)0)
-#endif
-
 /* One of 8 bytes. */
 static inline struct weft_pool_change weft_change_of(const struct weft_pool *pool,
 						     const _Atomic uint64_t *word,
