@@ -268,6 +268,14 @@ bool weft_responder_find(struct weft_responder *to)
 	return true;
 }
 
+bool weft_responder_rehomes(const struct weft_responder *to)
+{
+	return to->slot &&
+	       (atomic_load_explicit(&to->slot->conn, memory_order_relaxed) >> 24 & 0xff) ==
+		       WEFT_CONN_REHOMING &&
+	       to->from.nic->pool->calls->use(to->from.nic->pool, to->grant.member);
+}
+
 bool weft_responder_queue(const struct weft_responder *to, uint32_t number,
 			  struct weft_responder *queue)
 {

@@ -136,12 +136,8 @@ static inline bool weft_responder_is_gone(const struct weft_responder *to)
 	return atomic_load_explicit(&to->slot->conn, memory_order_relaxed) != to->grant.was;
 }
 
-/* It is not ready: only because its owner rehomes? */
-static inline bool weft_responder_rehomes(const struct weft_responder *to)
-{
-	return to->slot && (atomic_load_explicit(&to->slot->conn, memory_order_relaxed) >> 24 &
-			    0xff) == WEFT_CONN_REHOMING;
-}
+/* It is not ready: only because its owner rehomes? Not one whose host is silent, which may have died meanwhile. */
+bool weft_responder_rehomes(const struct weft_responder *to);
 
 /* Tells the owner of the queue pair that is connected that this one is in error. */
 void weft_responder_blame(struct weft_responder *to, enum weft_event event);
