@@ -7,11 +7,11 @@
 
 #include "world.h"
 
-/* Makes the pool anew; no host is there. */
+/* Makes the pool anew, for two to four hosts; none is there. */
 bool hosts_make(struct world *world, uint32_t hosts, uint32_t silence_ms, bool atomics);
 void hosts_end(struct world *world);
-/* How many processes a round has: two to four of each host. */
-uint32_t hosts_seats(const struct world *world, uint64_t *seed);
+/* How many processes a round has: two to four of each host; few: two. */
+uint32_t hosts_seats(const struct world *world, uint64_t *seed, bool few);
 /* Says of which host each process is; some rounds kill one host as a whole, and some stop it for a while. */
 void hosts_plan(struct world *world, uint64_t *seed, bool calm);
 /* A host of the pool; 0 if it has one. */

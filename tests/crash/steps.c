@@ -41,19 +41,28 @@ static bool begins_with(const char *name, const char *const *words, size_t count
 	return false;
 }
 
+static bool is_elsewhere(const char *name)
+{
+	static const char *const elsewhere[] = {"handed_", "return_", "device_"};
+
+	return begins_with(name, elsewhere, sizeof(elsewhere) / sizeof(*elsewhere));
+}
+
 bool steps_is_of_hosts(const char *name)
 {
-	static const char *const of_hosts[] = {"host_", "home_", "quiesce_"};
+	/* such a pool is not made by its first use, and a process of it always has a helper, so that none migrates as if it had
+	 * one thread */
+	static const char *const of_one[] = {"file_", "migrate_out_mapped"};
 
-	return begins_with(name, of_hosts, sizeof(of_hosts) / sizeof(*of_hosts));
+	return !is_elsewhere(name) && !begins_with(name, of_one, sizeof(of_one) / sizeof(*of_one));
 }
 
 bool steps_is_everywhere(const char *name)
 {
-	static const char *const elsewhere[] = {"handed_", "return_", "device_"};
+	static const char *const of_hosts[] = {"host_", "home_", "quiesce_"};
 
-	return !steps_is_of_hosts(name) &&
-	       !begins_with(name, elsewhere, sizeof(elsewhere) / sizeof(*elsewhere));
+	return !is_elsewhere(name) &&
+	       !begins_with(name, of_hosts, sizeof(of_hosts) / sizeof(*of_hosts));
 }
 
 static void number(struct weft_step *first, struct weft_step *end, bool (*is_ours)(const char *))

@@ -48,7 +48,7 @@ void steps_loaded(struct weft_step *first, struct weft_step *end);
 struct steps_table *steps_begin(bool (*is_ours)(const char *name));
 /* True of all steps but those that are passed only with a card, a GPU, or several hosts. */
 bool steps_is_everywhere(const char *name);
-/* True of those that only members of a pool of several hosts pass. */
+/* True of those that members of a pool of several hosts pass. */
 bool steps_is_of_hosts(const char *name);
 uint32_t steps_count(void);
 const char *steps_name(uint32_t label);

@@ -4,7 +4,7 @@
  * requests with them. The others must be told of the death in time, see no wrong byte and not hang, and the
  * pool must be empty after each round. The seed decides what each process wants to do; when it comes to that
  * depends on the machine. `test-crash KILLS [SEED [SECONDS]]`, or `test-crash ends [SEED]`. `test-crash hosts KILLS …`:
- * the processes are of two or four hosts, which are killed and stopped as wholes, too; steps are those of hosts (hosts.c).
+ * the processes are of two to four hosts, which are killed and stopped as wholes, too (hosts.c), and the steps all that those pass.
  */
 #include <errno.h>
 #include <signal.h>
@@ -21,15 +21,17 @@
 #include "left.h"
 #include "world.h"
 
-#define GROUPS	 3u /* of processes at a time, each with a pool of its own */
-#define TURNS	 16u
-#define HANGS_NS 60000000000ull
+/* of processes at a time, each with a pool of its own; of several hosts more, as those wait for silence now and then */
+#define GROUPS	     3u
+#define HOSTS_GROUPS 5u
+#define TURNS	     16u
+#define HANGS_NS     60000000000ull
 /* the timeouts of the workers' queue pairs: (3 + 1) * 4.096 us << 12 */
 #define TIMER_NS 68000000ull
 #define LATE_NS	 (1000000000ull + TIMER_NS)
 /* of a host of which no process is left others hear by that */
-#define SILENCE_MS 1500u
-#define NAP_NS	   500000
+#define SILENCE_MS 600u
+#define NAP_NS	   2000000
 #define MINUTE_NS  60000000000ull
 #define POLL_US	   50000
 /* one survivor in so many may learn of a death late, as the machine may have other work */
@@ -134,21 +136,23 @@ static void plan_sleep(struct world *world, uint64_t *seed)
 static void plan(struct world *world, uint64_t *seed)
 {
 	/* the first rounds have no kills, to learn which steps are passed */
-	bool calm = atomic_load(&sums->rounds) < GROUPS;
+	bool calm = atomic_load(&sums->rounds) < (of_hosts ? HOSTS_GROUPS : GROUPS);
 	enum kind kind = calm || of_hosts || draw(seed, rounds_of_one_sleep()) ? WORKER : SLEEPER;
 	uint32_t victims;
 
 	memset(world->process, 0, sizeof(world->process));
 	world->processes =
-		of_hosts ? hosts_seats(world, seed) : 2 + (uint32_t)draw(seed, PROCESSES - 1);
+		of_hosts ? hosts_seats(world, seed, calm) : 2 + (uint32_t)draw(seed, PROCESSES - 1);
 	victims = 1 + (uint32_t)draw(seed, world->processes);
+	if (of_hosts && victims < world->processes / 2)
+		victims = world->processes - victims;
 	world->hurried = draw(seed, 4);
 	for (uint32_t i = 0; i < world->processes; i++) {
 		struct process *process = &world->process[i];
 
 		process->kind = kind;
 		process->seed = draw(seed, UINT64_MAX);
-		process->turns = TURNS;
+		process->turns = of_hosts ? TURNS / 2 : TURNS;
 		if (calm || (kind == WORKER && draw(seed, world->processes) >= victims))
 			continue;
 		if (kind == SLEEPER || draw(seed, 8))
@@ -239,14 +243,27 @@ static void bury(struct world *world, struct process *process, int status, uint6
 	}
 }
 
-/* A process that was stopped goes on after a while, or is killed. */
+/* A process that was stopped goes on after a while, or is killed. Others wait for one of theirs for a second; a host is silent to
+ * them after its own time, and some go on before that. */
 static void on_stop(struct process *process, uint64_t *seed)
 {
-	uint64_t while_ns = 1100000000 + 1000000 * draw(seed, 700);
+	uint64_t while_ns = 1000000 * (of_hosts ? SILENCE_MS / 2 + draw(seed, SILENCE_MS)
+						: 1100 + draw(seed, 700));
 
 	process->doom_ns = now_ns() + while_ns;
 	process->order.signal = draw(seed, 2) ? SIGCONT : SIGKILL;
 	process->order.label = 0;
+}
+
+/* A process that is reaped at once makes the kernel spin for its last thread, which may need this core. */
+static pid_t reap_calmly(pid_t pid, int *status)
+{
+	siginfo_t info = {0};
+
+	if (!waitid(P_PID, (id_t)pid, &info, WEXITED | WSTOPPED | WNOWAIT) &&
+	    info.si_code != CLD_STOPPED)
+		usleep(NAP_NS / 1000);
+	return waitpid(pid, status, WUNTRACED);
 }
 
 static bool reap(struct world *world, uint64_t *seed)
@@ -257,11 +274,7 @@ static bool reap(struct world *world, uint64_t *seed)
 
 	if (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) || !info.si_pid)
 		return false;
-	/* a process that is reaped at once makes the kernel spin for its last thread, which may need this
-	 * core */
-	if (info.si_code != CLD_STOPPED)
-		usleep(NAP_NS / 1000);
-	process = process_of(world, waitpid(info.si_pid, &status, WUNTRACED));
+	process = process_of(world, reap_calmly(info.si_pid, &status));
 	if (!process)
 		return false;
 	if (WIFSTOPPED(status))
@@ -332,11 +345,11 @@ static void clean_up(struct world *world, uint32_t host, enum kind kind, struct 
 	process->host = host;
 	process->order = order;
 	start(world, PROCESSES);
-	if (waitpid(process->pid, &status, 0) != process->pid)
+	if (reap_calmly(process->pid, &status) != process->pid)
 		fail(world, "waitpid: %s", strerror(errno));
 	bury(world, process, status, &process->seed);
 	if (world->process[PROCESSES].pid > 0) {
-		waitpid(world->process[PROCESSES].pid, &status, 0);
+		reap_calmly(world->process[PROCESSES].pid, &status);
 		bury(world, &world->process[PROCESSES], status, &process->seed);
 	}
 }
@@ -374,7 +387,7 @@ static void play(struct world *world, uint64_t seed)
 	count(world);
 	world->hurried = false;
 	/* the process that recovers the last one may die, too */
-	for (uint32_t i = (uint32_t)draw(&seed, 3); i; i--)
+	for (uint32_t i = (uint32_t)draw(&seed, of_hosts ? 6 : 3); i; i--)
 		clean_up(world, hosts_draw(world, &seed), JOINER, order(JOINER, &seed));
 	if (of_hosts && !draw(&seed, 4))
 		hosts_delete_home(world, hosts_draw(world, &seed));
@@ -386,7 +399,7 @@ static void play(struct world *world, uint64_t seed)
 /* There is no pool; or there is one, and no host of it has ever come. */
 static void begin_pool(struct world *world, uint64_t *seed)
 {
-	uint32_t hosts = draw(seed, 2) ? 2 : 4;
+	uint32_t hosts = 2 + (uint32_t)draw(seed, 3);
 	bool atomics = draw(seed, 2);
 
 	if (!of_hosts)
@@ -595,7 +608,7 @@ int main(int argc, char **argv)
 		abort();
 	if (argc > 1 && !strcmp(argv[1], "ends"))
 		return run_ends(seed);
-	for (uint32_t i = 0; i < GROUPS; i++) {
+	for (uint32_t i = 0; i < (of_hosts ? HOSTS_GROUPS : GROUPS); i++) {
 		uint64_t of_group = draw(&seed, UINT64_MAX);
 
 		if (!fork())

@@ -127,7 +127,7 @@ static void look_at_error(struct worker *w, struct link *l, const struct ibv_wc 
 		}
 		if (now_ns() > limit)
 			broken("%u gave no answer, but lives", l->peer);
-		sched_yield();
+		nap(NAP_NS); /* what reaps the dead may need this core */
 	}
 	if (has_died(peer)) {
 		uint64_t now = now_ns(), died = atomic_load(&peer->died_ns);
@@ -220,8 +220,12 @@ static void settle(struct worker *w, struct link *l)
 	while (l->sends_due || (l->lost && l->receives_due)) {
 		traffic_wait(w);
 		if (now_ns() > limit)
-			broken("%u: %u sends and %u receives hang (request %d%s)", l->peer,
-			       l->sends_due, l->receives_due, l->request, l->lost ? ", lost" : "");
+			broken("%u: %u sends and %u receives hang (request %d%s); of %u hosts, %s, "
+			       "in stage %u",
+			       l->peer, l->sends_due, l->receives_due, l->request,
+			       l->lost ? ", lost" : "", w->world->hosts,
+			       has_died(&w->world->process[l->peer]) ? "it died" : "it lives",
+			       stage_of(&w->world->process[l->peer]));
 	}
 }
 

@@ -45,8 +45,11 @@ void broken(const char *format, ...)
 	va_start(args, format);
 	vsnprintf(self.process->failure, sizeof(self.process->failure), format, args);
 	va_end(args);
-	if (getenv("CRASH_STOP"))
-		raise(SIGSTOP);
+	if (getenv("CRASH_STOP")) {
+		fprintf(stderr, "stopped %d: %s\n", getpid(), self.process->failure);
+		for (;;)
+			pause();
+	}
 	_exit(1);
 }
 
