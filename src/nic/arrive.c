@@ -62,6 +62,9 @@ enum weft_outcome weft_arrive_unreachable(const struct weft_arrival *a, int err)
 		return outcome;
 	if (is_silence(err))
 		return WEFT_NO_ANSWER;
+	/* tried again it might be carried out twice */
+	if (err == -EALREADY)
+		return fail_because(a, WEFT_CAUSE_NO_ANSWER);
 	if (err == -ESTALE)
 		return a->to->from.type == WEFT_QPT_UC ? WEFT_NO_ANSWER
 						       : fail_because(a, WEFT_CAUSE_LEFT_BEHIND);

@@ -16,6 +16,7 @@
 #define EINVAL	    22
 #define EPROTO	    71
 #define ETIMEDOUT   110
+#define EALREADY    114
 #define EINPROGRESS 115
 #define ESTALE	    116
 #endif

@@ -89,7 +89,7 @@ struct weft_memory {
 	 */
 	int (*copy)(void *context, const struct weft_caller *caller,
 		    const struct weft_in_place *memory, void *here, uint64_t len_bytes, bool write);
-	/* The same for an atomic of 8 bytes; the old value comes back in *value. */
+	/* The same for an atomic of 8 bytes; the old value comes back in *value. -EALREADY: its helper has begun it, and does not answer. */
 	int (*atomic)(void *context, const struct weft_caller *caller,
 		      const struct weft_in_place *memory, bool add, uint64_t compare_add,
 		      uint64_t swap, uint64_t *value);

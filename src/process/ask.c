@@ -103,16 +103,17 @@ static int wait_answer(struct weft_pool *pool, struct weft_pool_ask *ask, uint64
 }
 
 /* An atomic may not be carried out twice: given up while a helper is in the middle of it, it is done or not once that helper has
- * left, and the answer tells. A helper that stands still there for longer leaves it open. */
+ * left, and the answer tells. A helper that stands still there for longer leaves it open: -EALREADY, and it may not be asked again. */
 static int answer_of_late(struct weft_pool *pool, const struct weft_pool_ask *ask, uint64_t seq)
 {
-	bool changes = ask->kind == WEFT_ASK_CMP_SWAP || ask->kind == WEFT_ASK_FETCH_ADD ||
-		       ask->kind == WEFT_ASK_CHANGE;
+	bool is_atomic = ask->kind == WEFT_ASK_CMP_SWAP || ask->kind == WEFT_ASK_FETCH_ADD;
 
-	if (changes && !await_left(pool, ask) &&
-	    atomic_load_explicit(&ask->answered, memory_order_acquire) == seq)
-		return (int)ask->error;
-	return -ETIMEDOUT;
+	if (!is_atomic && ask->kind != WEFT_ASK_CHANGE)
+		return -ETIMEDOUT;
+	if (await_left(pool, ask))
+		return is_atomic ? -EALREADY : -ETIMEDOUT;
+	return atomic_load_explicit(&ask->answered, memory_order_acquire) == seq ? (int)ask->error
+										 : -ETIMEDOUT;
 }
 
 /* The ask of this thread is free: it waits for each answer, or gives that number up, and await_left comes before the
