@@ -98,11 +98,21 @@ bool weft_cuda_has_context(const struct weft_cuda_region *m)
 	       weft_cuda_is_still(&m->cuda, &m->what);
 }
 
-int weft_cuda_push(const struct weft_cuda_region *m)
+static int push_context(const struct weft_cuda *cuda, weft_cu_context context)
 {
 	if (WEFT_MUTATED(context_not_pushed))
 		return 0;
-	return m->cuda.cuCtxPushCurrent_v2(m->copier) ? -EFAULT : 0;
+	return cuda->cuCtxPushCurrent_v2(context) ? -EFAULT : 0;
+}
+
+int weft_cuda_push(const struct weft_cuda_region *m)
+{
+	return push_context(&m->cuda, m->copier);
+}
+
+int weft_cuda_push_memory(const struct weft_cuda_region *m)
+{
+	return push_context(&m->cuda, m->context);
 }
 
 void weft_cuda_pop(const struct weft_cuda_region *m)

@@ -163,10 +163,10 @@ static bool comes_from_host(const struct weft_cuda *cuda, weft_cu_ptr at)
 	       type == WEFT_CU_MEMORYTYPE_HOST;
 }
 
-static int copy_either(const struct weft_cuda_region *m, weft_cu_ptr to, weft_cu_ptr from,
-		       uint64_t len_bytes)
+static int copy_either(const struct weft_cuda_region *m, bool aside, weft_cu_ptr to,
+		       weft_cu_ptr from, uint64_t len_bytes)
 {
-	if (m->copier != m->context && comes_from_host(&m->cuda, from))
+	if (aside)
 		return copy_aside(m, to, from, len_bytes);
 	return m->cuda.cuMemcpyAsync(to, from, len_bytes,
 				     WEFT_MUTATED(copies_elsewhere) ? NULL : m->stream)
@@ -182,16 +182,17 @@ static int issue_copy(const struct weft_cuda_region *m, weft_cu_ptr to, weft_cu_
 	uint64_t last = WEFT_MUTATED(tail_short) ? TAIL_BYTES - 1 : TAIL_BYTES;
 	uint64_t tail = WEFT_MUTATED(one_copy) ? 0 : len_bytes < last ? len_bytes : last;
 	uint64_t body = len_bytes - tail;
+	bool aside = m->copier != m->context && comes_from_host(&m->cuda, from);
 	bool behind = !WEFT_MUTATED(tail_first);
 
 	if (WEFT_MUTATED(tail_left_out))
 		tail = 0;
-	if (tail && !behind && copy_either(m, to + body, from + body, tail))
+	if (tail && !behind && copy_either(m, aside, to + body, from + body, tail))
 		return -EFAULT;
-	if (body && copy_either(m, to, from, body))
+	if (body && copy_either(m, aside, to, from, body))
 		return -EFAULT;
 	WEFT_STEP(device_body_issued);
-	if (tail && behind && copy_either(m, to + body, from + body, tail))
+	if (tail && behind && copy_either(m, aside, to + body, from + body, tail))
 		return -EFAULT;
 	return 0;
 }

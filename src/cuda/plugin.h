@@ -25,6 +25,8 @@ void weft_cuda_let_go_of_context(struct weft_cuda_region *region);
 bool weft_cuda_has_context(const struct weft_cuda_region *region);
 /* Makes the one in which it is copied the thread's, until pop, which makes current again what was; 0 or -EFAULT. */
 int weft_cuda_push(const struct weft_cuda_region *region);
+/* The same of the memory's, for kernels: in one of Weft's own they would get the device's processors in turns with the program's. */
+int weft_cuda_push_memory(const struct weft_cuda_region *region);
 void weft_cuda_pop(const struct weft_cuda_region *region);
 
 /* Copies, the last bytes last, and waits. With its context pushed. 0 or -EFAULT. */

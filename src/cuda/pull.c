@@ -72,12 +72,6 @@ static void *read_module(void)
 	return NULL;
 }
 
-/* Kernels run in the context of the memory, beside the program's: one of Weft's own would get the device's processors in turns with it. */
-static int push_memory(const struct pull *p)
-{
-	return p->memory->cuda.cuCtxPushCurrent_v2(p->memory->context) ? -EFAULT : 0;
-}
-
 /* With the memory its context may have ended. */
 static bool memory_has_context(const struct pull *p)
 {
@@ -126,7 +120,7 @@ static void free_parts(struct pull *p)
 {
 	const struct weft_cuda *cuda = &p->memory->cuda;
 
-	if (!memory_has_context(p) || push_memory(p))
+	if (!memory_has_context(p) || weft_cuda_push_memory(p->memory))
 		return;
 	if (p->stream)
 		cuda->cuStreamDestroy_v2(p->stream);
@@ -166,7 +160,7 @@ int weft_cuda_pull_begin(void *memory, uint64_t va, void *host, uint64_t len_byt
 	if (!err)
 		err = weft_cuda_pin(memory, p->ring, sizeof(*p->ring), &p->pin);
 	if (!err)
-		err = push_memory(p);
+		err = weft_cuda_push_memory(p->memory);
 	if (!err) {
 		err = make_parts(p);
 		weft_cuda_pop(p->memory);
@@ -184,7 +178,7 @@ int weft_cuda_pull_start(void *pull)
 	unsigned int warps = given ? (unsigned int)atoi(given) : WARPS, block;
 	struct pull *p = pull;
 	void *params[] = {&p->args};
-	int err = push_memory(p);
+	int err = weft_cuda_push_memory(p->memory);
 
 	/* one relays what the others copy */
 	if (warps < 2 || warps > WARPS_MOST)
@@ -214,7 +208,7 @@ static bool kernel_lives(const struct pull *p)
 {
 	weft_cu_result result;
 
-	if (!memory_has_context(p) || push_memory(p))
+	if (!memory_has_context(p) || weft_cuda_push_memory(p->memory))
 		return false;
 	result = p->memory->cuda.cuStreamQuery(p->stream);
 	weft_cuda_pop(p->memory);
@@ -290,7 +284,7 @@ void weft_cuda_pull_stop(void *pull)
 	if (!p->runs || publish_line(p, end))
 		return;
 	p->runs = false;
-	if (!memory_has_context(p) || push_memory(p))
+	if (!memory_has_context(p) || weft_cuda_push_memory(p->memory))
 		return;
 	p->memory->cuda.cuStreamSynchronize(p->stream);
 	weft_cuda_pop(p->memory);

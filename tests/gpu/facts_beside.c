@@ -38,6 +38,7 @@ static struct {
 
 struct asked {
 	weft_cu_result (*call)(void);
+	weft_cu_context context;
 	weft_cu_result result;
 	_Atomic bool returned;
 };
@@ -46,7 +47,7 @@ static void *run_call(void *arg)
 {
 	struct asked *asked = arg;
 
-	cu.cuCtxSetCurrent(s.context);
+	cu.cuCtxSetCurrent(asked->context);
 	asked->result = asked->call();
 	atomic_store(&asked->returned, true);
 	return NULL;
@@ -98,7 +99,7 @@ static weft_cu_result copy_aside(void)
 
 static void ask_beside(const char *fact, weft_cu_result (*call)(void), weft_cu_stream stream)
 {
-	struct asked asked = {.call = call}, copy = {.call = copy_aside};
+	struct asked asked = {call, s.context}, copy = {copy_aside, s.context};
 	pthread_t thread, copier;
 	char answer[96];
 	bool returned;
@@ -393,9 +394,9 @@ static weft_cu_result hold_context(void)
 	return cu.cuMemcpyDtoH_v2(s.pageable, s.memory, SMALL);
 }
 
-static void ask_held(const char *fact, weft_cu_result (*call)(void))
+static void ask_held(const char *fact, weft_cu_result (*call)(void), weft_cu_context context)
 {
-	struct asked asked = {.call = call}, holder = {.call = hold_context};
+	struct asked asked = {call, context}, holder = {hold_context, s.context};
 	pthread_t thread, holding;
 	bool returned;
 
@@ -423,16 +424,6 @@ static weft_cu_result make_another(void)
 	return cu.cuStreamCreate(&stream, WEFT_CU_STREAM_NON_BLOCKING);
 }
 
-static weft_cu_result launch_side(void)
-{
-	struct {
-		uint64_t at, count, value;
-	} args = {s.target, 1, 0};
-	void *params[] = {&args};
-
-	return cu.cuLaunchKernel(s.unused, 1, 1, 1, 32, 1, 1, 0, s.side, params, NULL);
-}
-
 static weft_cu_result copy_mapping(void)
 {
 	weft_cu_result err = cu.cuMemcpyAsync((uintptr_t)s.pinned, s.mapped, SMALL, s.side);
@@ -448,7 +439,6 @@ static weft_cu_result aside(weft_cu_result err)
 
 static weft_cu_result copy_mapping_aside(void)
 {
-	cu.cuCtxSetCurrent(s.other);
 	return aside(cu.cuMemcpyAsync((uintptr_t)s.pinned, s.mapped, SMALL, s.used));
 }
 
@@ -465,26 +455,17 @@ static weft_cu_result copy_rows_aside(void)
 		.Height = 2,
 	};
 
-	cu.cuCtxSetCurrent(s.other);
 	return aside(cu.cuMemcpy2DAsync_v2(&rows, s.used));
 }
 
 static weft_cu_result write_word_aside(void)
 {
-	cu.cuCtxSetCurrent(s.other);
 	return aside(cu.cuStreamWriteValue64_v2(s.used, s.mapped, 1, 0));
 }
 
 static weft_cu_result copy_theirs_aside(void)
 {
-	cu.cuCtxSetCurrent(s.other);
 	return aside(cu.cuMemcpyAsync((uintptr_t)s.pinned, s.target, SMALL, s.used));
-}
-
-static weft_cu_result register_aside(void)
-{
-	cu.cuCtxSetCurrent(s.other);
-	return register_small();
 }
 
 static weft_cu_result make_context(void)
@@ -497,18 +478,19 @@ static weft_cu_result make_context(void)
 static const struct {
 	const char *name;
 	weft_cu_result (*call)(void);
+	bool aside; /* in another context */
 } held[] = {
 	{"copy of its memory", copy_within},
 	{"copy of a mapping", copy_mapping},
 	{"make a stream", make_another},
-	{"launch a kernel", launch_side},
+	{"launch a kernel", launch_first},
 	{"wait for a stream", await_stream},
 	{"attribute", ask_attribute},
-	{"copy of a mapping, in another context", copy_mapping_aside},
-	{"rows to a mapping, in another context", copy_rows_aside},
-	{"word to a mapping, in another context", write_word_aside},
-	{"copy of its memory, in another context", copy_theirs_aside},
-	{"register 64 KiB, in another context", register_aside},
+	{"copy of a mapping, in another context", copy_mapping_aside, true},
+	{"rows to a mapping, in another context", copy_rows_aside, true},
+	{"word to a mapping, in another context", write_word_aside, true},
+	{"copy of its memory, in another context", copy_theirs_aside, true},
+	{"register 64 KiB, in another context", register_small, true},
 	{"make a context", make_context},
 };
 
@@ -564,13 +546,13 @@ void facts_held(void)
 	GPU_OK(make_handle());
 	GPU_OK(map_handle());
 	GPU_OK(cu.cuModuleGetFunction(&s.unused, s.module, "fill"));
-	GPU_OK(launch_side());
+	GPU_OK(launch_first());
 	GPU_OK(await_stream());
 	GPU_OK(cu.cuCtxCreate_v2(&s.other, 0, 0));
 	GPU_OK(make_stream());
 	GPU_OK(cu.cuCtxPopCurrent_v2(&popped));
 	for (unsigned int i = 0; i < sizeof(held) / sizeof(held[0]); i++)
-		ask_held(held[i].name, held[i].call);
+		ask_held(held[i].name, held[i].call, held[i].aside ? s.other : s.context);
 }
 
 void facts_beside(void)
