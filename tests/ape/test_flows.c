@@ -275,7 +275,7 @@ static void test_random_programs(void **state)
 {
 	const char *seeds = getenv("SEEDS"), *seed = getenv("SEED");
 	uint64_t from = seed ? strtoul(seed, NULL, 10) : 1;
-	uint64_t count = seed ? 1 : seeds ? strtoul(seeds, NULL, 10) : 2000;
+	uint64_t count = seeds ? strtoul(seeds, NULL, 10) : seed ? 1 : 2000;
 	uint64_t failed = 0, ended = 0;
 
 	for (uint64_t s = from; s < from + count; s++) {
