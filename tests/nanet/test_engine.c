@@ -224,6 +224,28 @@ static void ordered(void **state)
 	assert_int_equal(account.counters.no_buffer, 1);
 }
 
+/* Fields that grow by two, and begin anew between those of before, give numbers that came before: what is late of the old
+ * ones has no slot among the new. libFuzzer found it (tests/fuzz/nanet/straggler). */
+static void straggler_of_the_same_number(void **state)
+{
+	sound();
+	source.protocol.step = 2;
+	source.window = 4;
+	list = (struct weft_clop_options){
+		.buffers = 2, .bytes = 160, .slots = 8, .slot_bytes = 20, .ordered = true};
+	begin();
+	receive(10, 1);
+	receive(11, 2);
+	assert_int_equal(account.restarts, 1);
+	receive(8, 3);
+	assert_int_equal(out.steps, 0);
+	assert_int_equal(account.counters.late, 1);
+	receive(9, 4);
+	assert_int_equal(out.steps, 1);
+	assert_int_equal(out.step[0].place.slot, 4);
+	assert_int_equal(account.counters.placed, 3);
+}
+
 static void bursts_and_events(void **state)
 {
 	uint8_t data[WEFT_MGP_HEADER];
@@ -324,6 +346,7 @@ int main(void)
 		cmocka_unit_test(wrap_and_restart),
 		cmocka_unit_test(late),
 		cmocka_unit_test(ordered),
+		cmocka_unit_test(straggler_of_the_same_number),
 		cmocka_unit_test(bursts_and_events),
 		cmocka_unit_test(packets_of_the_torus),
 	};

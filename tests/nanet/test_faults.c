@@ -293,8 +293,8 @@ static void check_arrival(const struct network_arrival *a, uint32_t *step)
 	restarted &= l->numbered; /* to the list */
 	if (what == PLACE && restarted)
 		l->has_closed = false;
-	if (what == PLACE && l->options.ordered && !open_of(l, block) &&
-	    (straggler || (l->has_closed && block <= l->closed)))
+	if (what == PLACE && l->options.ordered &&
+	    (straggler || (!open_of(l, block) && l->has_closed && block <= l->closed)))
 		what = LATE;
 	if (what == PLACE) {
 		/* buffers that end before this datagram, and without it */

@@ -203,13 +203,16 @@ static struct weft_clop_buffer *find_block(struct weft_clop *c, const struct wef
 	uint64_t block = d->number / c->options.slots;
 	struct weft_clop_buffer *b;
 
+	/* A straggler's block ended with its numbering. One of the same number that is open is of another, and may have its slot in use. */
+	out->verdict = WEFT_CLOP_TOO_LATE;
+	if (!d->numbered)
+		return NULL;
 	out->place.slot = (uint32_t)(d->number % c->options.slots);
 	out->place.offset = out->place.slot * c->options.slot_bytes;
 	for (uint32_t i = 0; i < c->opened; i++)
 		if (c->buffer[c->open[i]].block == block)
 			return &c->buffer[c->open[i]];
-	out->verdict = WEFT_CLOP_TOO_LATE;
-	if (!d->numbered || (c->has_closed && block_ahead(c, block, c->closed) <= 0))
+	if (c->has_closed && block_ahead(c, block, c->closed) <= 0)
 		return NULL;
 	/* nothing below the last block but one can come any more */
 	while (c->opened && block_ahead(c, block, c->buffer[c->open[0]].block) > 1)
