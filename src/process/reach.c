@@ -90,13 +90,11 @@ int weft_reach(void *context, const struct weft_caller *caller, const struct wef
 	if (!m)
 		return -ESRCH;
 	incarnation = atomic_load_explicit(&m->incarnation, memory_order_acquire);
-	/* its process number may be another process's by now */
-	if (!incarnation || !weft_pool_alive(pool, memory->grant->member, incarnation))
-		return -ESRCH;
-	err = weft_reach_check(pool, memory);
+	err = incarnation ? weft_reach_check(pool, memory) : -ESRCH;
 	if (err)
 		return err;
 	err = -EPERM;
+	/* its process number may be another process's by now: the witness says so, in the same call */
 	if (weft_is_near(pool, memory->grant->member) && m->pid_ns == pool->self->pid_ns &&
 	    m->witness && !memory->here_id)
 		err = weft_reach_by_kernel((pid_t)m->pid, m->witness, memory->va, here, len_bytes,
@@ -104,6 +102,8 @@ int weft_reach(void *context, const struct weft_caller *caller, const struct wef
 	/* a process whose first thread has ended cannot be reached by its number, but lives */
 	if (err != -EPERM && err != -ENOSYS && err != -ESRCH)
 		return err;
+	if (!weft_pool_alive(pool, memory->grant->member, incarnation))
+		return -ESRCH;
 	return weft_reach_by_helper(pool, caller, memory, here, len_bytes, write);
 }
 
