@@ -204,7 +204,9 @@ uint64_t weft_ring_show(struct weft_cable_ring *r, uint64_t now_ns)
 	uint64_t end = r->shown;
 
 	if (!delay_ns) {
-		weft_ring_flush(r);
+		/* most cables have nothing new in most turns of a card */
+		if (r->shown != r->mine)
+			weft_ring_flush(r);
 		return 0;
 	}
 	delay_new(r, now_ns + delay_ns);
@@ -250,8 +252,9 @@ void weft_ring_skip(struct weft_cable_ring *r, uint32_t beats)
 
 bool weft_ring_give_back(struct weft_cable_ring *r)
 {
-	/* release: pairs with the acquire in is_without_room */
-	atomic_store_explicit(&r->file->taken, r->mine, memory_order_release);
+	/* release: pairs with the acquire in is_without_room. A store that changes nothing would take the line from the writer. */
+	if (atomic_load_explicit(&r->file->taken, memory_order_relaxed) != r->mine)
+		atomic_store_explicit(&r->file->taken, r->mine, memory_order_release);
 	/* acquire: pairs with the release in show_up_to */
 	r->others = atomic_load_explicit(&r->file->sent, memory_order_acquire);
 	if (r->others - r->mine > r->beats) {

@@ -80,6 +80,7 @@ static void stop_sending(struct weft_ape_node *n, unsigned int cable)
 void weft_ape_node_down(struct weft_ape_node *n, unsigned int cable)
 {
 	stop_sending(n, cable);
+	n->calm &= ~(1u << cable);
 	if (n->hears >> cable & 1)
 		weft_ape_rx_down(&n->rx[cable]);
 	n->hears &= ~(1u << cable);
@@ -90,6 +91,7 @@ static void note_heard(struct weft_ape_node *n, unsigned int cable, uint64_t now
 {
 	n->heard_ns[cable] = now_ns;
 	n->doubted &= ~(1u << cable);
+	n->calm &= ~(1u << cable);
 }
 
 void weft_ape_node_vouch(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
@@ -177,33 +179,53 @@ static bool send_beats(struct weft_ape_node *n, unsigned int cable, uint64_t now
 	return sent;
 }
 
+/* When something is due of the cable although nothing comes and nothing moves. */
+static uint64_t cable_deadline(const struct weft_ape_node *n, unsigned int cable)
+{
+	uint64_t refresh = weft_ape_tx_deadline(&n->tx[cable]), first = UINT64_MAX;
+
+	if (refresh && !(n->full >> cable & 1))
+		first = refresh;
+	if (n->config.silence_ns && n->hears >> cable & 1 &&
+	    n->heard_ns[cable] + n->config.silence_ns < first)
+		first = n->heard_ns[cable] + n->config.silence_ns;
+	return first;
+}
+
+static void calm_down(struct weft_ape_node *n, unsigned int cable)
+{
+	uint64_t due_ns = cable_deadline(n, cable);
+
+	if (!n->calm || due_ns < n->calm_ns)
+		n->calm_ns = due_ns;
+	n->calm |= 1u << cable;
+}
+
 bool weft_ape_node_step(struct weft_ape_node *n, uint64_t now_ns)
 {
 	bool moved = weft_ape_router_step(&n->router);
 
-	for (unsigned int cable = 0; cable < WEFT_APE_CABLES; cable++) {
-		if (!(n->router.enabled >> cable & 1))
-			continue;
+	n->calm &= now_ns < n->calm_ns ? ~n->router.stirred : 0;
+	n->router.stirred = 0;
+	for (uint8_t left = n->router.enabled & ~n->calm; left; left &= left - 1) {
+		unsigned int cable = (unsigned int)__builtin_ctz(left);
+
 		listen(n, cable, now_ns);
-		moved |= send_beats(n, cable, now_ns);
+		if (send_beats(n, cable, now_ns))
+			moved = true;
+		else if (!(n->full >> cable & 1))
+			calm_down(n, cable);
 	}
 	return moved;
 }
 
 uint64_t weft_ape_node_deadline(const struct weft_ape_node *n)
 {
-	uint64_t first = UINT64_MAX;
+	uint64_t first = UINT64_MAX, due_ns;
 
 	for (unsigned int cable = 0; cable < WEFT_APE_CABLES; cable++) {
-		uint64_t refresh = weft_ape_tx_deadline(&n->tx[cable]);
-		uint64_t silence = n->heard_ns[cable] + n->config.silence_ns;
-
-		if (!(n->router.enabled >> cable & 1))
-			continue;
-		if (refresh && refresh < first && !(n->full >> cable & 1))
-			first = refresh;
-		if (n->config.silence_ns && n->hears >> cable & 1 && silence < first)
-			first = silence;
+		due_ns = n->router.enabled >> cable & 1 ? cable_deadline(n, cable) : UINT64_MAX;
+		first = due_ns < first ? due_ns : first;
 	}
 	return first;
 }

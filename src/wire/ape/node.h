@@ -45,6 +45,9 @@ struct weft_ape_node {
 	uint8_t hears;	 /* cables, as bits */
 	uint8_t doubted; /* of those, which were silent once, since something was heard of them */
 	uint8_t full; /* cables that take no beat now, as bits; the owner's, also from within its `send` */
+	/* Cables, as bits, that had nothing to send and have no reason to before calm_ns: most of a node's, most of the time. */
+	uint8_t calm;
+	uint64_t calm_ns;
 	uint64_t went_down[WEFT_APE_CABLES];
 };
 

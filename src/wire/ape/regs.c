@@ -169,5 +169,6 @@ bool weft_ape_reg_write(struct weft_ape_ni *c, unsigned int number, uint32_t val
 	if (!weft_ape_node_config_holds(&config))
 		return false;
 	c->node.config = config;
+	c->node.calm = 0;
 	return true;
 }

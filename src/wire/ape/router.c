@@ -110,6 +110,13 @@ static bool pop_word(struct weft_ape_source *s, struct weft_ape_word *word, bool
 	return true;
 }
 
+/* What left the FIFOs of a cable is news for its other end. */
+static void stir(struct weft_ape_router *r, unsigned int which)
+{
+	if (which < WEFT_APE_LOCAL_SOURCE)
+		r->stirred |= 1u << which / WEFT_APE_CHANNELS;
+}
+
 static bool discard(struct weft_ape_source *s)
 {
 	struct weft_ape_word word;
@@ -123,19 +130,26 @@ static bool discard(struct weft_ape_source *s)
 	return moved;
 }
 
-static bool may_send(const struct weft_ape_router *r, unsigned int port,
-		     const struct weft_ape_source *s)
+static bool may_send(struct weft_ape_router *r, unsigned int port, const struct weft_ape_source *s)
 {
-	return port >= WEFT_APE_CABLES || weft_ape_tx_grants(&r->tx[port], s->vc, s->words);
+	if (port >= WEFT_APE_CABLES)
+		return true;
+	r->stirred |= 1u << port;
+	return weft_ape_tx_grants(&r->tx[port], s->vc, s->words);
 }
 
 /* The source that gets the port: in turn, the first one behind the last that has had it. */
 static bool arbitrate(struct weft_ape_router *r, unsigned int port)
 {
-	for (unsigned int i = 0; i < WEFT_APE_SOURCES; i++) {
-		unsigned int which = r->fixed ? i : (r->turn[port] + i) % WEFT_APE_SOURCES;
+	uint32_t before = r->fixed ? 0 : (1u << r->turn[port]) - 1;
+	uint32_t first = r->waiting[port] & ~before, then = r->waiting[port] & before;
 
-		if (!(r->waiting[port] >> which & 1) || !may_send(r, port, &r->source[which]))
+	while (first | then) {
+		uint32_t *half = first ? &first : &then;
+		unsigned int which = (unsigned int)__builtin_ctz(*half);
+
+		*half &= *half - 1;
+		if (!may_send(r, port, &r->source[which]))
 			continue;
 		r->waiting[port] &= ~(1u << which);
 		r->holder[port] = which;
@@ -191,6 +205,10 @@ static bool move_word(struct weft_ape_router *r, unsigned int port)
 		else
 			r->deliver(r->owner, port - WEFT_APE_CABLES, word, end);
 	}
+	if (moved) {
+		stir(r, r->holder[port]);
+		r->stirred |= is_cable ? 1u << port : 0;
+	}
 	if (end) {
 		r->passed[port]++;
 		r->holder[port] = NOBODY;
@@ -210,8 +228,10 @@ bool weft_ape_router_step(struct weft_ape_router *r)
 			look_at_front(r, which);
 			moved = true;
 		}
-		if (s->state == WEFT_APE_SOURCE_DROPPING)
-			moved |= discard(s);
+		if (s->state == WEFT_APE_SOURCE_DROPPING && discard(s)) {
+			stir(r, which);
+			moved = true;
+		}
 	}
 	for (unsigned int port = 0; port < WEFT_APE_CABLES + r->locals; port++) {
 		if (r->holder[port] == NOBODY && (!r->waiting[port] || !arbitrate(r, port)))

@@ -66,6 +66,7 @@ struct weft_ape_router {
 	uint8_t holder[WEFT_APE_PORTS];	  /* a source, or WEFT_APE_SOURCES */
 	uint8_t turn[WEFT_APE_PORTS];
 	uint64_t passed[WEFT_APE_PORTS], dropped[WEFT_APE_DROPS];
+	uint8_t stirred; /* cables, as bits, whose sender may have something to say since the owner cleared this */
 };
 
 /* The owner has set the fields up to tx, and the memory and depths of the sources' queues. */

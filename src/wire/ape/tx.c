@@ -36,7 +36,9 @@ static void put_beat(struct weft_ape_tx *tx, struct weft_ape_beat beat, enum wef
 {
 	unsigned int place = (tx->beat_first + tx->beat_count++) % WEFT_APE_TX_BEATS;
 
-	tx->beat[place] = beat;
+	/* by quads, as they were made: a wider load would wait for each of their stores */
+	for (unsigned int i = 0; i < WEFT_APE_QUADS; i++)
+		tx->beat[place].quad[i] = beat.quad[i];
 	tx->beat_kind[place] = kind;
 }
 
