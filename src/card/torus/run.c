@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* The card's life: its files, its word times, its sleep. */
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,17 @@
 #define SAY_EVERY   256u
 #define NAP_NS	    5000000u
 #define NAPS_MOST   400u
+
+/* In a stream, so many turns without sleep, a card looks again for a while before it sleeps: two that wait for each other at each
+ * window would spend more on sleep than on words. Only while nobody else wants the core. */
+#define STREAM_TURNS 6u
+#define LINGER_NS    8000u
+#define LATE_NS	     50000u /* a yield that took so long gave the core to others */
+#define CROWDED_NS                                                                                 \
+	2000000u /* then none for so long, and for twice as long if that was soon again */
+#define CROWDED_MOST_NS 1000000000u
+/* A program that sleeps is told of ends no oftener in a stream, as cards moderate their interrupts; at once when nothing moves. */
+#define TELL_NS 100000u
 
 static struct weft_torus_door *ending; /* the card's own door, for the signal's handler */
 static _Atomic bool is_over;
@@ -141,12 +153,6 @@ static int begin_card(struct weft_torus_card *c, const char *home, const uint8_t
 
 /* ---- Word times ---- */
 
-static void knock(struct weft_torus_card *c)
-{
-	weft_torus_guests_tell(c);
-	weft_torus_cables_knock(c);
-}
-
 static bool word_time(struct weft_torus_card *c, uint64_t turn)
 {
 	bool busy = weft_torus_cables_take(c);
@@ -206,26 +212,67 @@ static void lie_down(struct weft_torus_card *c)
 	weft_torus_cables_exchange(c);
 }
 
+/* Nothing moved in this turn. Whether to look again, behind a yield, instead of sleep. */
+static bool linger(struct weft_torus_card *c)
+{
+	struct weft_torus_stream *s = &c->stream;
+	uint64_t took_ns, free_ns;
+
+	if (s->turns < STREAM_TURNS || c->now_ns < s->crowded_until_ns)
+		return false;
+	if (!s->linger_until_ns)
+		s->linger_until_ns = c->now_ns + LINGER_NS;
+	if (c->now_ns >= s->linger_until_ns)
+		return false;
+	sched_yield();
+	took_ns = weft_clock_now_ns() - c->now_ns;
+	if (took_ns < LATE_NS)
+		return true;
+	free_ns = c->now_ns - s->crowded_until_ns;
+	if (free_ns > s->crowded_ns)
+		s->crowded_ns = CROWDED_NS;
+	else if (s->crowded_ns < CROWDED_MOST_NS)
+		s->crowded_ns *= 2;
+	s->crowded_until_ns = c->now_ns + took_ns + s->crowded_ns;
+	return true;
+}
+
+/* A turn in which something moved. */
+static void go_on(struct weft_torus_card *c, uint64_t turn)
+{
+	c->stream.turns++;
+	c->stream.linger_until_ns = 0;
+	if (c->now_ns - c->stream.told_ns >= TELL_NS) {
+		weft_torus_guests_tell(c);
+		c->stream.told_ns = c->now_ns;
+	}
+	if (turn % HAND_EVERY == 0)
+		weft_torus_cables_knock(c);
+	if (turn % SAY_EVERY == 0) {
+		weft_torus_numbers(c);
+		weft_torus_registers_serve(c);
+	}
+}
+
 static void live(struct weft_torus_card *c)
 {
 	for (uint64_t turn = 0; !is_over;) {
 		c->now_ns = weft_clock_now_ns();
 		if (word_time(c, turn++)) {
-			weft_torus_guests_tell(c);
-			if (turn % HAND_EVERY == 0)
-				knock(c);
-			if (turn % SAY_EVERY == 0) {
-				weft_torus_numbers(c);
-				weft_torus_registers_serve(c);
-			}
+			go_on(c, turn);
 			continue;
 		}
 		turn = 0; /* what was posted meanwhile is looked for at once */
-		knock(c);
+		weft_torus_cables_knock(c);
+		if (linger(c))
+			continue;
+		weft_torus_guests_tell(c);
 		weft_torus_registers_serve(c);
 		weft_torus_guests_look(c);
 		weft_torus_verbs_look(c);
 		lie_down(c);
+		c->stream.turns = 0;
+		c->stream.linger_until_ns = 0;
 	}
 }
 

@@ -46,6 +46,15 @@ struct weft_torus_cable {
 	uint64_t train_ns, patience_ns; /* when markers come next, where the channel is not up */
 };
 
+/* How it goes since the card slept. */
+struct weft_torus_stream {
+	uint64_t turns;		  /* in which something moved */
+	uint64_t linger_until_ns; /* while nothing does; 0: something has just moved */
+	uint64_t told_ns;	  /* when programs were told last */
+	uint64_t crowded_ns,
+		crowded_until_ns; /* others wanted the core: for how long it is left to them */
+};
+
 struct weft_torus_card {
 	struct weft_torus_shape shape;
 	struct weft_ape_ni engine;
@@ -66,6 +75,7 @@ struct weft_torus_card {
 	uint64_t claims;  /* as they were when slots were looked through last */
 	uint64_t look_ns; /* when it is looked next whether guests live */
 	uint64_t now_ns;
+	struct weft_torus_stream stream;
 	struct weft_torus_verbs *verbs; /* NULL: not begun */
 	_Atomic uint32_t
 		*bell; /* where programs ring it (pool/doorbell.h); NULL: they wake its helper */
