@@ -81,7 +81,7 @@ struct weft_cm_id {
 	struct rdma_cm_id id;
 	enum weft_id_state state;
 	bool sync; /* the channel is its own; calls wait for their events */
-	bool reuse_addr, one_family, has_port;
+	bool reuse_addr, one_family, has_port, has_ack_timeout; /* has_…: the program's */
 	uint32_t
 		forks; /* weft_cm.forks when it was made: another number now, and it is the parent's */
 	uint32_t port_index;

@@ -8,7 +8,7 @@
 #define ANSWER_TIMEOUT 20u /* code: 4.3 s, as Linux's rdma_cm has it */
 #define CM_RETRIES     15u
 #define MOST_RETRIES   7u
-#define ACK_DELAY      15u
+#define ACK_DELAY      15u /* as the device says */
 
 static uint32_t at_most(uint32_t value, uint32_t limit)
 {
@@ -80,7 +80,8 @@ static void fill_path(const struct weft_cm_id *id, struct weft_mad_path *path)
 	path->traffic_class = id->path.traffic_class;
 	path->hop_limit = id->path.hop_limit;
 	path->sl = id->path.sl;
-	path->ack_timeout = id->ack_timeout;
+	/* what the other end waits for our answers */
+	path->ack_timeout = weft_conn_ack_timeout(id->ack_timeout, ACK_DELAY);
 }
 
 static void fill_req(const struct weft_cm_id *id, const struct rdma_conn_param *p, uint64_t service,

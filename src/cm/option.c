@@ -21,6 +21,7 @@ static int set_byte(struct weft_cm_id *id, int name, const void *value, size_t b
 	if (byte > MOST_ACK_TIMEOUT || weft_id_is_ud(id))
 		return -EINVAL;
 	id->ack_timeout = byte;
+	id->has_ack_timeout = true;
 	return 0;
 }
 

@@ -56,7 +56,7 @@ static void fill_rts(const struct weft_cm_id *id, struct ibv_qp_attr *attr, int 
 	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	if (is_uc(id) || weft_id_is_ud(id))
 		return;
-	attr->timeout = (uint8_t)id->conn.ack_timeout;
+	attr->timeout = id->has_ack_timeout ? id->ack_timeout : (uint8_t)id->conn.ack_timeout;
 	attr->retry_cnt = (uint8_t)id->conn.retries;
 	attr->rnr_retry = (uint8_t)id->conn.rnr_retries;
 	attr->max_rd_atomic = (uint8_t)id->conn.initiator_depth;

@@ -311,6 +311,60 @@ static void notified(void **state)
 	destroy(listener);
 }
 
+static uint8_t timeout_of(struct rdma_cm_id *id)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
+	int mask = 0;
+
+	assert_int_equal(rdma_init_qp_attr(id, &attr, &mask), 0);
+	assert_true(mask & IBV_QP_TIMEOUT);
+	return attr.timeout;
+}
+
+static void set_ack_timeout(struct rdma_cm_id *id, uint8_t code)
+{
+	assert_int_equal(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &code, 1),
+			 0);
+}
+
+/* Of the passive end the queue pair's time-out is what REQ says, of the active one what REP makes of the path's; of both what the program
+ * has set, if it has. */
+static void ack_timeout(void **state)
+{
+	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_TCP, 4), *id;
+	struct weft_mad req = make_request(1, PORT), rep;
+
+	arrive(&req);
+	id = take_request(listener);
+	assert_int_equal(timeout_of(id), req.req.path.ack_timeout);
+	set_ack_timeout(id, 12);
+	assert_int_equal(timeout_of(id), 12);
+	destroy(id);
+	expect_sent(WEFT_MAD_REJ);
+	destroy(listener);
+
+	id = request(&req);
+	assert_int_equal(req.req.path.ack_timeout, 17);
+	rep = answer(WEFT_MAD_REP, &req);
+	rep.rep = (struct weft_mad_rep){.qpn = QPN, .psn = 1, .ack_delay = 16};
+	arrive(&rep);
+	expect_event(RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
+	assert_int_equal(timeout_of(id), 18);
+	destroy(id);
+	expect_sent(WEFT_MAD_REJ);
+
+	id = resolve(RDMA_PS_TCP);
+	set_ack_timeout(id, 14);
+	assert_int_equal(rdma_connect(id, &param), 0);
+	req = expect_sent(WEFT_MAD_REQ);
+	assert_int_equal(req.req.path.ack_timeout, 16);
+	arrive_answer(WEFT_MAD_REP, &req);
+	expect_event(RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
+	assert_int_equal(timeout_of(id), 14);
+	destroy(id);
+	expect_sent(WEFT_MAD_REJ);
+}
+
 static void backlog(void **state)
 {
 	struct rdma_cm_id *listener = listen_at(PORT, RDMA_PS_TCP, 2), *ids[3];
@@ -683,6 +737,7 @@ int main(void)
 		CASE(fails_to_accept),
 		CASE(accepts),
 		CASE(notified),
+		CASE(ack_timeout),
 		CASE(backlog),
 		CASE(listener_ends),
 		CASE(wrong_door),

@@ -481,6 +481,32 @@ static void agreed(void **state)
 	assert_int_equal(p.retries, 6);
 }
 
+/* How long each end waits for the other's acknowledgements: the passive one as long as REQ says, the active one longer where REP says
+ * that the other takes its time. */
+static void acknowledgements(void **state)
+{
+	static const struct {
+		uint32_t way, delay, code;
+	} cases[] = {{17, 15, 17}, {17, 16, 18}, {17, 17, 18}, {14, 15, 16}, {14, 16, 16},
+		     {0, 15, 0},   {14, 0, 14},	 {31, 31, 31}, {1, 31, 31}};
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct weft_conn a, p;
+		struct weft_conn_out out;
+		struct weft_mad mad = rep();
+
+		assert_int_equal(weft_conn_ack_timeout(cases[i].way, cases[i].delay),
+				 cases[i].code);
+		connect_ends(&a, &p, 0);
+		a.ack_timeout = p.ack_timeout = cases[i].way;
+		mad.rep.ack_delay = cases[i].delay;
+		assert_int_equal(weft_conn_accept(&p, &mad, 0, &out), 0);
+		deliver(&a, &out, 0);
+		assert_int_equal(a.ack_timeout, cases[i].code);
+		assert_int_equal(p.ack_timeout, cases[i].way);
+	}
+}
+
 /* Each retry comes at its time, and no more than the given number. */
 static void retries(void **state)
 {
@@ -540,9 +566,8 @@ static void strays(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_row),
-		cmocka_unit_test(agreed),
-		cmocka_unit_test(retries),
+		cmocka_unit_test(each_row),	    cmocka_unit_test(agreed),
+		cmocka_unit_test(acknowledgements), cmocka_unit_test(retries),
 		cmocka_unit_test(strays),
 	};
 

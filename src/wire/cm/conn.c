@@ -3,6 +3,7 @@
 #include "wire/cm/conn.h"
 
 #define MRA_TIMEOUT 24u /* code: 69 s for a program to decide */
+#define MOST_CODE   31u
 
 static const char *const names[WEFT_CONN_STATES] = {
 	[WEFT_CONN_IDLE] = "idle",
@@ -25,6 +26,16 @@ static const char *const names[WEFT_CONN_STATES] = {
 const char *weft_conn_state_str(enum weft_conn_state state)
 {
 	return names[state];
+}
+
+uint32_t weft_conn_ack_timeout(uint32_t way, uint32_t delay)
+{
+	uint32_t larger = way > delay ? way : delay, other = way > delay ? delay : way;
+	uint32_t code = larger + (other + 1 >= larger);
+
+	if (!way)
+		return 0;
+	return code < MOST_CODE ? code : MOST_CODE;
 }
 
 /* ---- Effects ---- */
@@ -387,6 +398,7 @@ static void on_rep(struct weft_conn *c, const struct weft_mad *mad, struct weft_
 		c->initiator_depth = rep->responder_resources;
 		c->responder_resources = rep->initiator_depth;
 		c->rnr_retries = rep->rnr_retries;
+		c->ack_timeout = weft_conn_ack_timeout(c->ack_timeout, rep->ack_delay);
 		enter_state(c, WEFT_CONN_REP_RCVD, 0);
 		raise_event(out, WEFT_CONN_RESPONDED, 0);
 	} else if (c->state == WEFT_CONN_REP_RCVD || c->state == WEFT_CONN_MRA_REP_SENT) {

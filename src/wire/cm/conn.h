@@ -71,6 +71,11 @@ struct weft_conn_out {
 };
 
 const char *weft_conn_state_str(enum weft_conn_state state);
+/*
+ * The code of a queue pair's time-out: the way there and back, and what the other end takes before it answers (12.7.34), of both the codes.
+ * A code doubles: it is the larger one's, or the next where the other is at least half of that, as Linux has it. way 0: for ever.
+ */
+uint32_t weft_conn_ack_timeout(uint32_t way, uint32_t delay);
 
 /* Calls of the owner. All: 0, or -EINVAL, which changes nothing: not in this state. */
 
