@@ -2,6 +2,7 @@
 #include "across_errors.h"
 
 #define BYTES	3000u
+#define LONG	5000u /* more than a packet: the first has no immediate, and wants no receive */
 
 #define READS	WEFT_ACCESS_REMOTE_READ
 #define WRITES	WEFT_ACCESS_REMOTE_WRITE
@@ -13,7 +14,9 @@
 
 const struct across_error across_errors[] = {
 	{"WRITE, rkey garbled", WEFT_OP_WRITE, BYTES, .garbled = true, ACCESS},
-	{"WRITE_IMM, rkey garbled", WEFT_OP_WRITE_IMM, BYTES, .garbled = true, ACCESS},
+	{"WRITE_IMM, rkey garbled", WEFT_OP_WRITE_IMM, LONG, .garbled = true, ACCESS},
+	{"WRITE_IMM of one packet, rkey garbled, no receive", WEFT_OP_WRITE_IMM, 8, .garbled = true,
+	 ACCESS, .rxe_status = WEFT_WC_RNR_RETRY_EXC_ERR},
 	{"READ, rkey garbled", WEFT_OP_READ, BYTES, .garbled = true, ACCESS},
 	{"CMP_SWAP, rkey garbled", WEFT_OP_CMP_SWAP, 8, .garbled = true, ACCESS},
 	{"FETCH_ADD, rkey garbled", WEFT_OP_FETCH_ADD, 8, .garbled = true, ACCESS},
