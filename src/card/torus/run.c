@@ -28,10 +28,9 @@
 #define STREAM_TURNS 6u
 #define LINGER_NS    8000u
 #define LATE_NS	     50000u /* a yield that took so long gave the core to others */
-#define CROWDED_NS                                                                                 \
-	2000000u /* then none for so long, and for twice as long if that was soon again */
-#define CROWDED_MOST_NS 1000000000u
-/* A program that sleeps is told of ends no oftener in a stream, as cards moderate their interrupts; at once when nothing moves. */
+#define LATE_SHARE                                                                                 \
+	40u /* then none for so many times as long: what such yields take stays a small part */
+/* In a stream a program that sleeps is told of ends no oftener, as cards moderate their interrupts; at once when nothing moves. */
 #define TELL_NS 100000u
 
 static struct weft_torus_door *ending; /* the card's own door, for the signal's handler */
@@ -216,7 +215,7 @@ static void lie_down(struct weft_torus_card *c)
 static bool linger(struct weft_torus_card *c)
 {
 	struct weft_torus_stream *s = &c->stream;
-	uint64_t took_ns, free_ns;
+	uint64_t took_ns;
 
 	if (s->turns < STREAM_TURNS || c->now_ns < s->crowded_until_ns)
 		return false;
@@ -226,14 +225,8 @@ static bool linger(struct weft_torus_card *c)
 		return false;
 	sched_yield();
 	took_ns = weft_clock_now_ns() - c->now_ns;
-	if (took_ns < LATE_NS)
-		return true;
-	free_ns = c->now_ns - s->crowded_until_ns;
-	if (free_ns > s->crowded_ns)
-		s->crowded_ns = CROWDED_NS;
-	else if (s->crowded_ns < CROWDED_MOST_NS)
-		s->crowded_ns *= 2;
-	s->crowded_until_ns = c->now_ns + took_ns + s->crowded_ns;
+	if (took_ns >= LATE_NS)
+		s->crowded_until_ns = c->now_ns + (1 + LATE_SHARE) * took_ns;
 	return true;
 }
 
@@ -242,7 +235,7 @@ static void go_on(struct weft_torus_card *c, uint64_t turn)
 {
 	c->stream.turns++;
 	c->stream.linger_until_ns = 0;
-	if (c->now_ns - c->stream.told_ns >= TELL_NS) {
+	if (c->stream.turns < STREAM_TURNS || c->now_ns - c->stream.told_ns >= TELL_NS) {
 		weft_torus_guests_tell(c);
 		c->stream.told_ns = c->now_ns;
 	}
