@@ -31,6 +31,8 @@ struct weft_torus_verbs {
 	bool ready;		  /* an engine has more to send */
 	bool awake;		  /* doorbells are looked for, whether one was heard or not */
 	bool watches; /* there is something of a program that the card looks after now and then */
+	bool can_listen,
+		hung; /* the kernel lets a thread sleep at two words; programs ring the bell */
 	uint64_t look_ns;
 	uint64_t
 		listen_ns; /* until then doorbells are looked for again, as one could not be heard at once */
@@ -97,18 +99,34 @@ static struct weft_pool_bell *own_bell(const struct weft_torus_card *c)
 
 static void hang_bell(struct weft_torus_card *c)
 {
-	if (!weft_door_can_sleep_beside())
+	if (c->verbs->hung || !c->verbs->can_listen)
 		return;
-	/* nothing wakes the card while it is awake */
-	atomic_store_explicit(&own_bell(c)->told, 1, memory_order_relaxed);
-	atomic_store_explicit(&own_bell(c)->fd, WEFT_BELL_WORD, memory_order_relaxed);
+	c->verbs->hung = true;
 	c->bell = &own_bell(c)->told;
+	/* nothing wakes the card while it is awake */
+	atomic_store_explicit(c->bell, 1, memory_order_relaxed);
+	/* release: one that finds the bell finds it told */
+	atomic_store_explicit(&own_bell(c)->fd, WEFT_BELL_WORD, memory_order_release);
 }
 
 static void take_bell_down(struct weft_torus_card *c)
 {
 	atomic_store_explicit(&own_bell(c)->fd, -1, memory_order_relaxed);
-	c->bell = NULL;
+	c->verbs->hung = false;
+}
+
+/*
+ * Sleep at two words takes the kernel a third longer than at one, so that the bell hangs only while there are programs with
+ * verbs. One that has found it just before it is taken down rings it still: it is listened to until the next look.
+ */
+static void keep_bell(struct weft_torus_card *c)
+{
+	if (c->verbs->watches)
+		hang_bell(c);
+	else if (c->verbs->hung)
+		take_bell_down(c);
+	else
+		c->bell = NULL;
 }
 
 static bool look_for_rings(struct weft_torus_verbs *v)
@@ -152,6 +170,7 @@ bool weft_torus_verbs_serve(struct weft_torus_card *c)
 	if (atomic_exchange_explicit(&rung, false, memory_order_seq_cst)) {
 		v->listen_ns = c->now_ns + LISTEN_NS;
 		v->watches = true; /* until weft_torus_verbs_look finds nothing to look after */
+		keep_bell(c);
 		weft_manager_look(&v->wire.manager, c->now_ns);
 	}
 	weft_manager_try(&v->wire.manager, c->now_ns);
@@ -202,6 +221,7 @@ void weft_torus_verbs_look(struct weft_torus_card *c)
 	weft_wire_tell(&v->wire);
 	weft_pool_watch(c->pool);
 	v->watches = has_anybody(&v->wire);
+	keep_bell(c);
 }
 
 /* ---- Coming and going ---- */
@@ -233,7 +253,7 @@ int weft_torus_verbs_begin(struct weft_torus_card *c)
 	v->out.medium = &torus;
 	weft_ape_verbs_begin(&c->engine, v->memory);
 	c->verbs = v;
-	hang_bell(c);
+	v->can_listen = weft_door_can_sleep_beside();
 	return 0;
 }
 
@@ -242,6 +262,7 @@ void weft_torus_verbs_end(struct weft_torus_card *c)
 	struct weft_torus_verbs *v = c->verbs;
 
 	take_bell_down(c);
+	c->bell = NULL;
 	weft_helper_serve(NULL);
 	weft_helper_stop();
 	weft_wire_tell(&v->wire);
