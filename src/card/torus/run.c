@@ -231,7 +231,7 @@ static bool linger(struct weft_torus_card *c)
 }
 
 /* A turn in which something moved. */
-static void go_on(struct weft_torus_card *c, uint64_t turn)
+static void note_moved(struct weft_torus_card *c, uint64_t turn)
 {
 	c->stream.turns++;
 	c->stream.linger_until_ns = 0;
@@ -252,7 +252,7 @@ static void live(struct weft_torus_card *c)
 	for (uint64_t turn = 0; !is_over;) {
 		c->now_ns = weft_clock_now_ns();
 		if (word_time(c, turn++)) {
-			go_on(c, turn);
+			note_moved(c, turn);
 			continue;
 		}
 		turn = 0; /* what was posted meanwhile is looked for at once */
