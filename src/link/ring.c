@@ -172,6 +172,9 @@ void weft_ring_put_run(struct weft_cable_ring *r, const uint64_t *quad, uint32_t
 
 static void show_up_to(struct weft_cable_ring *r, uint64_t end)
 {
+	/* most cables have nothing new in most turns of a card, and a store takes the line from the reader */
+	if (r->shown == end)
+		return;
 	r->shown = end;
 	/* release: pairs with the acquire in weft_ring_give_back */
 	atomic_store_explicit(&r->file->sent, end, memory_order_release);
@@ -204,9 +207,7 @@ uint64_t weft_ring_show(struct weft_cable_ring *r, uint64_t now_ns)
 	uint64_t end = r->shown;
 
 	if (!delay_ns) {
-		/* most cables have nothing new in most turns of a card */
-		if (r->shown != r->mine)
-			weft_ring_flush(r);
+		weft_ring_flush(r);
 		return 0;
 	}
 	delay_new(r, now_ns + delay_ns);
