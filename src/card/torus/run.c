@@ -28,8 +28,7 @@
 #define STREAM_TURNS 6u
 #define LINGER_NS    8000u
 #define LATE_NS	     50000u /* a yield that took so long gave the core to others */
-#define LATE_SHARE                                                                                 \
-	40u /* then none for so many times as long: what such yields take stays a small part */
+#define LATE_SHARE   40u    /* then none for so many times as long */
 /* In a stream a program that sleeps is told of ends no oftener, as cards moderate their interrupts; at once when nothing moves. */
 #define TELL_NS 100000u
 
@@ -265,7 +264,6 @@ static void live(struct weft_torus_card *c)
 		weft_torus_verbs_look(c);
 		lie_down(c);
 		c->stream.turns = 0;
-		c->stream.linger_until_ns = 0;
 	}
 }
 

@@ -48,11 +48,10 @@ struct weft_torus_cable {
 
 /* How it goes since the card slept. */
 struct weft_torus_stream {
-	uint64_t turns;		  /* in which something moved */
-	uint64_t linger_until_ns; /* while nothing does; 0: something has just moved */
-	uint64_t told_ns;	  /* when programs were told last */
-	uint64_t crowded_ns,
-		crowded_until_ns; /* others wanted the core: for how long it is left to them */
+	uint64_t turns;		   /* in which something moved */
+	uint64_t linger_until_ns;  /* while nothing does; 0: something has just moved */
+	uint64_t told_ns;	   /* when it was last looked which programs to tell */
+	uint64_t crowded_until_ns; /* others wanted the core: so long it is left to them */
 };
 
 struct weft_torus_card {

@@ -31,8 +31,8 @@ struct weft_torus_verbs {
 	bool ready;		  /* an engine has more to send */
 	bool awake;		  /* doorbells are looked for, whether one was heard or not */
 	bool watches; /* there is something of a program that the card looks after now and then */
-	bool can_listen,
-		hung; /* the kernel lets a thread sleep at two words; programs ring the bell */
+	bool can_listen; /* the kernel lets a thread sleep at two words */
+	bool hung;	 /* programs ring the bell */
 	uint64_t look_ns;
 	uint64_t
 		listen_ns; /* until then doorbells are looked for again, as one could not be heard at once */
@@ -105,8 +105,7 @@ static void hang_bell(struct weft_torus_card *c)
 	c->bell = &own_bell(c)->told;
 	/* nothing wakes the card while it is awake */
 	atomic_store_explicit(c->bell, 1, memory_order_relaxed);
-	/* release: one that finds the bell finds it told */
-	atomic_store_explicit(&own_bell(c)->fd, WEFT_BELL_WORD, memory_order_release);
+	atomic_store_explicit(&own_bell(c)->fd, WEFT_BELL_WORD, memory_order_relaxed);
 }
 
 static void take_bell_down(struct weft_torus_card *c)
