@@ -10,7 +10,20 @@ import vm
 
 BUILD = Path(os.environ.get('WEFT_BUILD') or os.environ.get('BUILD') or vm.LAB.parent / 'build').resolve()
 BEGINS_S, ENDS_S = 300, 600
+UNTIMED = "Can't produce a report"  # perftest, where what it has measured of its processor's clock scatters, as on a busy machine
+HEADER = 4096  # bytes
 SILENCE_MS = 30000  # an emulated guest stands still for seconds where the machine has much to do
+
+
+def timed(run):
+    """What perftest says; again, where it could not measure its clock."""
+    end = time.monotonic() + BEGINS_S
+    while True:
+        try:
+            return run()
+        except vm.Trouble as trouble:
+            if UNTIMED not in str(trouble) or time.monotonic() > end:
+                raise
 
 
 class Pooled(vm.Machines):
@@ -61,6 +74,13 @@ class Pooled(vm.Machines):
     def unmake(self):
         self.leave()
         self.guests[0].run(self.weft, 'pool', 'rm', '--pool', self.pool, root=True)
+
+    def make_anew(self, options):
+        """Without its header that memory is of no pool at once; `weft pool rm` would listen first whether hosts of other kernels are silent."""
+        self.leave()
+        with open(self.memory, 'r+b') as memory:
+            memory.write(bytes(HEADER))
+        self.make(options)
 
     def come(self, guest):
         """A host of which no program runs does not answer: what the dead of the others have left would wait for it."""
@@ -116,4 +136,4 @@ class Pooled(vm.Machines):
     def pair(self, *words, port=18515, **options):
         """The same program as both, of which the client is told the server's address."""
         words = [*words, '-p', port]
-        return self.serve(words, [*words, self.guests[0].address], port, **options)
+        return timed(lambda: self.serve(words, [*words, self.guests[0].address], port, **options))

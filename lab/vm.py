@@ -209,15 +209,21 @@ class Command:
 
     def end(self):
         """Asks it to, and has its exit status when it has."""
-        if not self.is_over():
-            self.file('term').touch()
+        self.ask_to('term')
         return self.wait(COMMAND_S)[0]
 
     def kill(self):
         """It has ended when this returns."""
-        if not self.is_over():
-            self.file('kill').touch()
+        if self.ask_to('kill'):
             self.wait(COMMAND_S)
+
+    def ask_to(self, end):
+        """False: it is over."""
+        if self.is_over():
+            return False
+        self.file(end).touch()
+        self.guest.ring()
+        return True
 
 
 class Guest:
@@ -241,7 +247,8 @@ class Guest:
                      f'weft.second=/run/job/second weft.number={number} weft.{"bare" if bare else backing.name}{tools_word()}',
                      '-serial', f'file:{self.console}', '-device', f'virtio-rng-pci{BUS}',
                      *share('host', '/', True, BUS), *share('modules', modules.parent, True, BUS),
-                     *share('job', self.job, False, BUS), *argv]
+                     *share('job', self.job, False, BUS), '-device', f'virtio-serial-pci{BUS}', '-chardev', 'stdio,id=bell,signal=off',
+                     '-device', 'virtserialport,chardev=bell', *argv]
         self.process = None
 
     def begin_life(self):
@@ -252,7 +259,7 @@ class Guest:
     def boot(self):
         """For the first time, or when it has been killed."""
         self.begin_life()
-        self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=libraries(),
+        self.process = subprocess.Popen(self.argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=libraries(),
                                         stderr=open(self.job / 'qemu', 'wb'),  # noqa: SIM115
                                         preexec_fn=die_with_parent)  # pylint: disable=subprocess-popen-preexec-fn
 
@@ -283,7 +290,13 @@ class Guest:
         command = Command(self, self.commands, line)
         command.file('asked').write_text(json.dumps(request))
         command.file('asked').rename(command.file('run'))
+        self.ring()
         return command
+
+    def ring(self):
+        """lab/agent looks at once for what is new; when it is up, if it is not."""
+        with contextlib.suppress(BrokenPipeError):  # it has gone, which must_run tells
+            os.write(self.process.stdin.fileno(), b'.')
 
     def call(self, name, *args):
         """What a function of lab/agent returns."""
@@ -317,6 +330,7 @@ class Guest:
         if self.process and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+            self.process.stdin.close()
 
 
 @contextlib.contextmanager
@@ -411,8 +425,8 @@ class Machines(contextlib.ExitStack):
         shm = '/dev/shm' if shutil.disk_usage('/dev/shm').free > mib << 21 else None
         with unbroken():  # or a folder that was just made has no owner to remove it
             self.folder = Path(self.enter_context(tempfile.TemporaryDirectory(prefix='weft-lab-', dir=shm)))
-        memory = self.folder / 'memory'
-        with open(memory, 'wb') as file:
+        self.memory = self.folder / 'memory'
+        with open(self.memory, 'wb') as file:
             file.truncate(mib << 20)
         initramfs(self.folder, next((kernel() / 'lib/modules').iterdir()))
         with unbroken():  # its threads leave signals to this one, which blocks them now and then
@@ -420,7 +434,7 @@ class Machines(contextlib.ExitStack):
         self.callback(wire.end)
         for number in range(guests):
             guest = Guest(self.folder, number, self.backing, [
-                '-object', f'memory-backend-file,id=shared,mem-path={memory},size={mib}M,share=on',
+                '-object', f'memory-backend-file,id=shared,mem-path={self.memory},size={mib}M,share=on',
                 *self.backing.device('shared'), *wire.card(number)], emulated, reboots, bare)
             self.callback(guest.kill)
             self.guests.append(guest)

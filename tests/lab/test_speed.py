@@ -17,8 +17,7 @@ def missed():
     with Guests('pcie') as machines:
         figures = speed.Measured(machines).all()
     print(speed.table(figures))
-    return {bound.what: ratio for bound, ratio, _ in speed.judged(figures)
-            if (ratio * TWICE < bound.bound if bound.least else ratio > bound.bound * TWICE)}
+    return {bound.what: ratio for bound, ratio in speed.judged(figures) if not speed.holds(bound, ratio, TWICE)}
 
 
 def test_bounds(lab):
