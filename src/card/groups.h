@@ -22,6 +22,7 @@ struct weft_groups {
 	struct weft_groups_member {
 		uint8_t gid[16];
 		struct weft_udp *udp;
+		uint64_t empty_ns; /* as the loop's */
 		bool wanted;
 	} group[WEFT_GROUPS];
 };

@@ -131,20 +131,24 @@ void weft_loop_end(struct weft_loop *loop)
 
 /* ---- Turns ---- */
 
-/* Takes what has come on the socket, and answers it. Whether there may be more. */
-static bool take_datagrams(struct weft_loop *loop, struct weft_udp *udp)
+/* Takes what has come on the socket since *empty_ns, and answers it. Whether there may be more. */
+static bool take_datagrams(struct weft_loop *loop, struct weft_udp *udp, uint64_t *empty_ns)
 {
 	struct weft_udp_datagram datagram;
-	uint64_t now_ns = 0;
+	uint64_t asked_ns, now_ns = 0;
 	uint32_t n = 0;
 	bool more;
 
 	do {
+		asked_ns = weft_clock_now_ns();
 		more = weft_udp_receive(udp) > 0;
 		if (more)
 			now_ns = weft_clock_now_ns();
 		for (; more && weft_udp_next(udp, &datagram); n++)
-			weft_switch_receive(&loop->wire->sw, &datagram, now_ns);
+			weft_switch_receive(&loop->wire->sw, &datagram,
+					    *empty_ns ? *empty_ns : asked_ns, now_ns);
+		if (weft_udp_is_empty(udp))
+			*empty_ns = asked_ns;
 		/* one answer is enough for what comes together; a single packet is not followed so soon */
 	} while (more && n > 1 && n < UNANSWERED);
 	if (!n)
@@ -156,10 +160,11 @@ static bool take_datagrams(struct weft_loop *loop, struct weft_udp *udp)
 
 static bool take_packets(struct weft_loop *loop)
 {
-	bool more = take_datagrams(loop, loop->udp);
+	bool more = take_datagrams(loop, loop->udp, &loop->empty_ns);
 
 	for (uint32_t i = 0; i < loop->groups.count; i++)
-		more |= take_datagrams(loop, loop->groups.group[i].udp);
+		more |= take_datagrams(loop, loop->groups.group[i].udp,
+				       &loop->groups.group[i].empty_ns);
 	return more;
 }
 

@@ -15,6 +15,8 @@
 struct weft_loop {
 	struct weft_wire *wire;
 	struct weft_udp *udp;
+	uint64_t
+		empty_ns; /* when it was about to be asked for all that had come, for the last time; 0: never yet */
 	struct weft_groups groups;
 	int woken[2];	    /* a pipe; the second end reads, too, but for where there is no /proc */
 	bool rang;	    /* a doorbell, since it last slept */

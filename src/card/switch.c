@@ -165,7 +165,8 @@ static struct weft_roce_source *source_of(struct weft_switch *sw, const uint8_t 
 	return &sw->sources[oldest].source;
 }
 
-void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram *d, uint64_t now_ns)
+void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram *d,
+			 uint64_t since_ns, uint64_t now_ns)
 {
 	struct weft_roce_arrival arrival = {
 		.route = {.src_port = d->from_port, .dst_port = d->to_port},
@@ -186,8 +187,8 @@ void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram 
 	memcpy(arrival.route.src, d->from, 16);
 	memcpy(arrival.route.dst, d->to, 16);
 	verdict = weft_roce_icrc_check(sw->icrc, source_of(sw, d->from, d->to, now_ns),
-				       &arrival.route, d->at, d->bytes, d->segment, now_ns,
-				       &arrival.id);
+				       &arrival.route, d->at, d->bytes, d->segment, since_ns,
+				       now_ns, &arrival.id);
 	sw->counters.wrong_icrc += verdict == WEFT_ROCE_ICRC_WRONG;
 	sw->counters.weak_icrc += verdict == WEFT_ROCE_ICRC_WEAK;
 	if (verdict == WEFT_ROCE_ICRC_WRONG)

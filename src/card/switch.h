@@ -68,9 +68,9 @@ void weft_switch_begin(struct weft_switch *sw, const struct weft_roce_icrc *icrc
 int weft_switch_add(struct weft_switch *sw, struct weft_switch_port *port);
 void weft_switch_remove(struct weft_switch *sw, struct weft_switch_port *port);
 
-/* A packet that has come goes to its engine, if its ICRC holds. */
+/* A packet that has come, and not before since_ns, goes to its engine, if its ICRC holds. */
 void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram *datagram,
-			 uint64_t now_ns);
+			 uint64_t since_ns, uint64_t now_ns);
 /* Something was posted, or may be tried again. */
 void weft_switch_stir(struct weft_switch *sw, struct weft_switch_port *port);
 /* Does what is due, then lets each that has something send up to `share` packets. Whether there is more. */

@@ -292,6 +292,11 @@ int weft_udp_receive(struct weft_udp *udp)
 	return 1;
 }
 
+bool weft_udp_is_empty(const struct weft_udp *udp)
+{
+	return udp->came < BATCH;
+}
+
 static int control_number(const struct cmsghdr *c)
 {
 	int value = 0;

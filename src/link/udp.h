@@ -80,6 +80,8 @@ int weft_udp_send(struct weft_udp *udp, const struct weft_udp_message *messages,
 /* Takes what has come, in place of all that was taken before: 1 if there is something, 0, or
  * -errno. */
 int weft_udp_receive(struct weft_udp *udp);
+/* Whether that has left nothing behind. */
+bool weft_udp_is_empty(const struct weft_udp *udp);
 /* The next datagram of those taken; false: there is none left. */
 bool weft_udp_next(struct weft_udp *udp, struct weft_udp_datagram *datagram);
 

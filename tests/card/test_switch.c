@@ -49,7 +49,7 @@ enum weft_roce_icrc_verdict weft_roce_icrc_check(const struct weft_roce_icrc *ic
 						 struct weft_roce_source *source,
 						 const struct weft_roce_route *route,
 						 const uint8_t *at, size_t bytes, uint16_t segment,
-						 uint64_t now_ns, uint16_t *id)
+						 uint64_t since_ns, uint64_t now_ns, uint16_t *id)
 {
 	followed = source;
 	return verdict;
@@ -106,7 +106,7 @@ static void send_to(uint32_t to, uint32_t source, uint32_t qpn, uint64_t now_ns)
 
 	memcpy(d.from, &source, sizeof(source));
 	memcpy(d.to, &to, sizeof(to));
-	weft_switch_receive(&sw, &d, now_ns);
+	weft_switch_receive(&sw, &d, now_ns, now_ns);
 }
 
 static void send_from(uint32_t source, uint32_t qpn, uint64_t now_ns)
@@ -124,7 +124,7 @@ static void by_number(void **state)
 			assert_int_equal(did[k].came, k <= i);
 	}
 	send_from(1, 5, 1);
-	weft_switch_receive(&sw, &cut, 1);
+	weft_switch_receive(&sw, &cut, 1, 1);
 	verdict = WEFT_ROCE_ICRC_WRONG;
 	send_from(1, QPN(0), 1);
 	assert_int_equal(did[0].came, 1);

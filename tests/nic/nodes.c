@@ -56,7 +56,7 @@ static void packet_came(struct cards *cards, uint32_t node, struct weft_ape_coor
 	nodes.came++;
 	weft_node_gid(from.at, d.from);
 	weft_node_gid(cards->card[node].card.config.node.me.at, d.to);
-	weft_switch_receive(&nodes.wire.sw, &d, world.now_ns);
+	weft_switch_receive(&nodes.wire.sw, &d, world.now_ns, world.now_ns);
 }
 
 static void no_event(struct cards *cards, uint32_t node, unsigned int process,

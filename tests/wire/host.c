@@ -288,7 +288,8 @@ static void deliver(struct weft_sim_wire *wire, uint8_t *at, size_t bytes)
 			continue;
 		arrival.route = s->peer->qp.config.route;
 		if (weft_roce_icrc_check(&icrc, &s->source, &arrival.route, at, bytes, 0,
-					 g->sim.now_ns, &arrival.id) == WEFT_ROCE_ICRC_WRONG ||
+					 g->sim.now_ns, g->sim.now_ns,
+					 &arrival.id) == WEFT_ROCE_ICRC_WRONG ||
 		    s->dead)
 			return;
 		weft_roce_receive(&s->qp, &arrival, &packet, g->sim.now_ns);

@@ -268,7 +268,7 @@ static void take_in(struct lan *lan)
 		lan_fail("receiving");
 	}
 	while (weft_udp_next(lan->udp, &datagram))
-		weft_switch_receive(&lan->sw, &datagram, lan_now_ns());
+		weft_switch_receive(&lan->sw, &datagram, lan_now_ns(), lan_now_ns());
 }
 
 static bool has_news(const struct lan *lan)

@@ -93,7 +93,7 @@ static void captured(void **state)
 		uint16_t id;
 
 		assert_int_not_equal(weft_roce_icrc_check(&icrc, &source, &c->route, c->udp_payload,
-							  c->bytes, 0, 1, &id),
+							  c->bytes, 0, 1, 1, &id),
 				     WEFT_ROCE_ICRC_WRONG);
 		assert_int_equal(id, c->id);
 	}
@@ -121,7 +121,7 @@ static void solved_at_each_length(void **state)
 		fill(at, bytes);
 		put_icrc(&route, id, at, bytes);
 		assert_int_not_equal(
-			weft_roce_icrc_check(&icrc, &source, &route, at, bytes, 0, 1, &got),
+			weft_roce_icrc_check(&icrc, &source, &route, at, bytes, 0, 1, 1, &got),
 			WEFT_ROCE_ICRC_WRONG);
 		assert_int_equal(got, id);
 	}
@@ -143,7 +143,7 @@ static void every_bit(void **state)
 
 			at[bit / 8] ^= (uint8_t)(1 << bit % 8);
 			assert_int_equal(weft_roce_icrc_check(&icrc, &source, &routes[r], at,
-							      sizeof(at), 0, 1, &id),
+							      sizeof(at), 0, 1, 1, &id),
 					 variant ? WEFT_ROCE_ICRC_RIGHT : WEFT_ROCE_ICRC_WRONG);
 			at[bit / 8] ^= (uint8_t)(1 << bit % 8);
 		}
@@ -156,7 +156,7 @@ static void every_bit(void **state)
 			    (!r && bit < 8 * 12)) /* mapped: no such address */
 				continue;
 			assert_int_equal(weft_roce_icrc_check(&icrc, &source, &other, at,
-							      sizeof(at), 0, 1, &id),
+							      sizeof(at), 0, 1, 1, &id),
 					 WEFT_ROCE_ICRC_WRONG);
 		}
 	}
@@ -181,13 +181,40 @@ static void single_bytes(void **state)
 
 			at[i] ^= (uint8_t)flip;
 			if (i != 4 && weft_roce_icrc_check(&icrc, &source, &route, at, sizeof(at),
-							   0, 1, &id)) {
+							   0, 1, 1, &id)) {
 				assert_int_equal(i, 93);
 				taken++;
 			}
 			at[i] ^= (uint8_t)flip;
 		}
 	assert_int_equal(taken, 15);
+}
+
+static enum weft_roce_icrc_verdict judge(struct weft_roce_source *source, uint16_t id,
+					 uint16_t segment, uint64_t now_ns)
+{
+	return weft_roce_source_judge(source, id, segment, now_ns, now_ns);
+}
+
+/* Of two packets that are taken together the second may have come long behind the first. */
+static void late_looks(void **state)
+{
+	const uint64_t since_ns = 1000 * MSECOND, now_ns = 2000 * MSECOND;
+	struct weft_roce_source s = {0};
+	uint16_t id = 100;
+
+	for (unsigned int i = 0; i < WEFT_ROCE_TRUST + 8; i++)
+		judge(&s, ++id, 0, since_ns);
+	assert_int_equal(weft_roce_source_judge(&s, ++id, 0, since_ns, now_ns),
+			 WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(weft_roce_source_judge(&s, id + 1200, 0, since_ns, now_ns),
+			 WEFT_ROCE_ICRC_WRONG);
+	assert_int_equal(weft_roce_source_judge(&s, id + 1000, 0, since_ns, now_ns),
+			 WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(weft_roce_source_judge(&s, id + 2000, 0, now_ns, now_ns),
+			 WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(weft_roce_source_judge(&s, id + 3000, 0, now_ns, now_ns),
+			 WEFT_ROCE_ICRC_WRONG);
 }
 
 /* On how many bits each source's packets are judged, packet by packet. */
@@ -197,45 +224,37 @@ static void sources(void **state)
 	uint16_t id = 60000;
 
 	/* zeros and the places in batches are expected from the first packet on */
-	assert_int_equal(weft_roce_source_judge(&s, 0, 0, 1), WEFT_ROCE_ICRC_RIGHT);
-	assert_int_equal(weft_roce_source_judge(&s, 7, 7, 1), WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(judge(&s, 0, 0, 1), WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(judge(&s, 7, 7, 1), WEFT_ROCE_ICRC_RIGHT);
 	/* and do not make what a counter could have come to in the meantime right, however long they last */
 	for (uint64_t i = 1; i < 100; i++)
-		assert_int_equal(weft_roce_source_judge(&s, i % 9, i % 9, i * 1000 * MSECOND),
-				 WEFT_ROCE_ICRC_RIGHT);
-	assert_int_equal(weft_roce_source_judge(&s, 30000, 0, 99000 * MSECOND),
-			 WEFT_ROCE_ICRC_WRONG);
+		assert_int_equal(judge(&s, i % 9, i % 9, i * 1000 * MSECOND), WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(judge(&s, 30000, 0, 99000 * MSECOND), WEFT_ROCE_ICRC_WRONG);
 	/* a counter becomes known, over its wrap */
 	s = (struct weft_roce_source){0};
-	assert_int_equal(weft_roce_source_judge(&s, id, 0, MSECOND), WEFT_ROCE_ICRC_WEAK);
+	assert_int_equal(judge(&s, id, 0, MSECOND), WEFT_ROCE_ICRC_WEAK);
 	for (unsigned int i = 0; i < 30000; i++)
-		assert_int_equal(weft_roce_source_judge(&s, ++id, 0, MSECOND),
-				 WEFT_ROCE_ICRC_RIGHT);
+		assert_int_equal(judge(&s, ++id, 0, MSECOND), WEFT_ROCE_ICRC_RIGHT);
 	/* overtaken ones are taken, and the counter stays where it is */
-	assert_int_equal(weft_roce_source_judge(&s, id - 64, 0, MSECOND), WEFT_ROCE_ICRC_RIGHT);
-	assert_int_equal(weft_roce_source_judge(&s, id + 128, 0, MSECOND), WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(judge(&s, id - 64, 0, MSECOND), WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(judge(&s, id + 128, 0, MSECOND), WEFT_ROCE_ICRC_RIGHT);
 	id += 128;
 	/* a jump is not, unless time allows it */
-	assert_int_equal(weft_roce_source_judge(&s, id + 1000, 0, 2 * MSECOND),
-			 WEFT_ROCE_ICRC_WRONG);
-	assert_int_equal(weft_roce_source_judge(&s, id + 1000, 0, 1000 * MSECOND),
-			 WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(judge(&s, id + 1000, 0, 2 * MSECOND), WEFT_ROCE_ICRC_WRONG);
+	assert_int_equal(judge(&s, id + 1000, 0, 1000 * MSECOND), WEFT_ROCE_ICRC_RIGHT);
 	/* the packet after a jump is taken again, if it follows the jump */
 	id = (uint16_t)(id + 30000);
-	assert_int_equal(weft_roce_source_judge(&s, id, 0, 1000 * MSECOND), WEFT_ROCE_ICRC_WRONG);
-	assert_int_equal(weft_roce_source_judge(&s, id + 1, 0, 1000 * MSECOND),
-			 WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(judge(&s, id, 0, 1000 * MSECOND), WEFT_ROCE_ICRC_WRONG);
+	assert_int_equal(judge(&s, id + 1, 0, 1000 * MSECOND), WEFT_ROCE_ICRC_RIGHT);
 	/* the counter of a source that was silent may have come so far: its first packet is taken at once */
 	id = (uint16_t)(id + 1 + 20000);
-	assert_int_equal(weft_roce_source_judge(&s, id, 0, 19000 * MSECOND), WEFT_ROCE_ICRC_WRONG);
-	assert_int_equal(weft_roce_source_judge(&s, id, 0, 22000 * MSECOND), WEFT_ROCE_ICRC_RIGHT);
-	assert_int_equal(weft_roce_source_judge(&s, id - 100, 0, 90000 * MSECOND),
-			 WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(judge(&s, id, 0, 19000 * MSECOND), WEFT_ROCE_ICRC_WRONG);
+	assert_int_equal(judge(&s, id, 0, 22000 * MSECOND), WEFT_ROCE_ICRC_RIGHT);
+	assert_int_equal(judge(&s, id - 100, 0, 90000 * MSECOND), WEFT_ROCE_ICRC_RIGHT);
 	/* a source that no longer follows its counter is judged on 16 bits after a while, not refused for ever */
 	for (unsigned int i = 0; i < 20; i++)
-		weft_roce_source_judge(&s, (uint16_t)(i * 9973), 0, 90000 * MSECOND);
-	assert_int_equal(weft_roce_source_judge(&s, 33333, 0, 90000 * MSECOND),
-			 WEFT_ROCE_ICRC_WEAK);
+		judge(&s, (uint16_t)(i * 9973), 0, 90000 * MSECOND);
+	assert_int_equal(judge(&s, 33333, 0, 90000 * MSECOND), WEFT_ROCE_ICRC_WEAK);
 }
 
 /* ---- A million corrupted packets ---- */
@@ -286,14 +305,14 @@ static unsigned int taken_of_a_million(struct game *g)
 		memcpy(good, (uint64_t[]){splitmix64(&seed), splitmix64(&seed)}, 16);
 		put_icrc(&g->route, next_id(g), good, bytes);
 		assert_int_not_equal(weft_roce_icrc_check(&icrc, &g->source, &g->route, good, bytes,
-							  0, g->now_ns, &id),
+							  0, g->now_ns, g->now_ns, &id),
 				     WEFT_ROCE_ICRC_WRONG);
 		memcpy(bad, good, bytes);
 		corrupt(bad, bytes);
 		good[4] = bad[4] = 0; /* is not covered */
 		if (memcmp(good, bad, bytes))
 			taken += !!weft_roce_icrc_check(&icrc, &g->source, &g->route, bad, bytes, 0,
-							g->now_ns, &id);
+							g->now_ns, g->now_ns, &id);
 	}
 	return taken;
 }
@@ -324,9 +343,13 @@ static void a_million_corrupted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(captured),  cmocka_unit_test(solved_at_each_length),
-		cmocka_unit_test(every_bit), cmocka_unit_test(single_bytes),
-		cmocka_unit_test(sources),   cmocka_unit_test(a_million_corrupted),
+		cmocka_unit_test(captured),
+		cmocka_unit_test(solved_at_each_length),
+		cmocka_unit_test(every_bit),
+		cmocka_unit_test(single_bytes),
+		cmocka_unit_test(sources),
+		cmocka_unit_test(late_looks),
+		cmocka_unit_test(a_million_corrupted),
 	};
 
 	weft_roce_icrc_init(&icrc, &plain_math);

@@ -73,7 +73,7 @@ void weft_torus_verbs_receive(struct weft_torus_card *c, struct weft_ape_coord f
 
 	weft_node_gid(from.at, d.from);
 	memcpy(d.to, c->verbs->wire.address, sizeof(d.to));
-	weft_switch_receive(&c->verbs->wire.sw, &d, c->now_ns);
+	weft_switch_receive(&c->verbs->wire.sw, &d, c->now_ns, c->now_ns);
 }
 
 /* ---- Turns ---- */

@@ -135,24 +135,26 @@ static bool follows(const struct weft_roce_source *source, uint16_t id, uint64_t
 
 /* placed: as the packet's place in its batch says, which a source without a counter begins anew with each batch. What follows is
  * what follows that: its time goes on. */
-static void note_arrival(struct weft_roce_source *source, uint16_t id, bool placed, uint64_t now_ns)
+static void note_arrival(struct weft_roce_source *source, uint16_t id, bool placed,
+			 uint64_t since_ns)
 {
 	if (placed || (uint16_t)(source->last - id) > LATE) {
 		source->last = id;
-		source->last_ns = now_ns;
+		source->last_ns = since_ns;
 	}
 	source->doubts = false;
 }
 
 enum weft_roce_icrc_verdict weft_roce_source_judge(struct weft_roce_source *source, uint16_t id,
-						   uint16_t segment, uint64_t now_ns)
+						   uint16_t segment, uint64_t since_ns,
+						   uint64_t now_ns)
 {
 	bool placed = !id || id == segment;
 	/* one that jumped, and goes on from there */
 	bool again = source->doubts && (uint16_t)(id - source->doubtful) <= OTHERS;
 
 	if (placed || again || follows(source, id, now_ns)) {
-		note_arrival(source, id, placed, now_ns);
+		note_arrival(source, id, placed, since_ns);
 		source->trust += source->trust < 2 * WEFT_ROCE_TRUST;
 		return WEFT_ROCE_ICRC_RIGHT;
 	}
@@ -164,7 +166,7 @@ enum weft_roce_icrc_verdict weft_roce_source_judge(struct weft_roce_source *sour
 		source->doubtful = id;
 		return WEFT_ROCE_ICRC_WRONG;
 	}
-	note_arrival(source, id, false, now_ns);
+	note_arrival(source, id, false, since_ns);
 	return WEFT_ROCE_ICRC_WEAK;
 }
 
@@ -172,7 +174,7 @@ enum weft_roce_icrc_verdict weft_roce_icrc_check(const struct weft_roce_icrc *ic
 						 struct weft_roce_source *source,
 						 const struct weft_roce_route *route,
 						 const uint8_t *at, size_t bytes, uint16_t segment,
-						 uint64_t now_ns, uint16_t *id)
+						 uint64_t since_ns, uint64_t now_ns, uint16_t *id)
 {
 	const uint8_t *end = at + bytes - WEFT_ROCE_ICRC_BYTES;
 	uint32_t came = (uint32_t)end[0] | (uint32_t)end[1] << 8 | (uint32_t)end[2] << 16 |
@@ -191,5 +193,5 @@ enum weft_roce_icrc_verdict weft_roce_icrc_check(const struct weft_roce_icrc *ic
 		if (solved & 0xffff)
 			return WEFT_ROCE_ICRC_WRONG;
 	}
-	return weft_roce_source_judge(source, *id, segment, now_ns);
+	return weft_roce_source_judge(source, *id, segment, since_ns, now_ns);
 }

@@ -37,7 +37,7 @@ struct weft_roce_icrc {
 
 /* The IDs of one source, a host at an address. Zeros, to begin with. */
 struct weft_roce_source {
-	uint64_t last_ns;
+	uint64_t last_ns; /* `last` did not come before */
 	uint16_t last, doubtful;
 	bool doubts;
 	uint8_t trust; /* grows with each ID that follows a rule; below WEFT_ROCE_TRUST any is taken */
@@ -63,16 +63,17 @@ uint32_t weft_roce_icrc(const struct weft_roce_icrc *icrc, const struct weft_roc
 
 /*
  * Checks a UDP payload, a multiple of 4 from 16 to WEFT_ROCE_MAX_BYTES bytes, that was the i-th segment
- * of a batch. *id: the identification that it must have had (IPv4; also of one that is refused).
+ * of a batch, and came between those times. *id: the identification that it must have had (IPv4; also of one that is refused).
  */
 enum weft_roce_icrc_verdict weft_roce_icrc_check(const struct weft_roce_icrc *icrc,
 						 struct weft_roce_source *source,
 						 const struct weft_roce_route *route,
 						 const uint8_t *at, size_t bytes, uint16_t segment,
-						 uint64_t now_ns, uint16_t *id);
+						 uint64_t since_ns, uint64_t now_ns, uint16_t *id);
 
 /* Of a solved ID: does it follow a rule of its source? That is noted. */
 enum weft_roce_icrc_verdict weft_roce_source_judge(struct weft_roce_source *source, uint16_t id,
-						   uint16_t segment, uint64_t now_ns);
+						   uint16_t segment, uint64_t since_ns,
+						   uint64_t now_ns);
 
 #endif
