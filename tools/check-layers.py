@@ -31,7 +31,7 @@ BELOW.update({api: {'process', 'transport', 'nic', 'mailbox', 'migrate', 'pool',
 BELOW['cli'] |= {'stream', 'card'}  # its commands are programs that use them
 # Headers that another folder may include although it stands beside or below: (includer's folder, header).
 LENT = {('shim', 'verbs/attr.h'), ('cm', 'verbs/service.h'),
-        ('cuda', 'process/plugin.h'), ('cuda', 'pool/step.h'), ('wire', 'pool/address.h'), ('wire', 'nic/types.h'), ('wire', 'nic/cause.h'), ('wire', 'nic/ipv4.h'), ('nic', 'backing/fence.h'), ('wire', 'nic/errors.h'),
+        ('cuda', 'process/plugin.h'), ('cuda', 'pool/step.h'), ('stream', 'cuda/device.h'), ('stream', 'cuda/judge.h'), ('wire', 'pool/address.h'), ('wire', 'nic/types.h'), ('wire', 'nic/cause.h'), ('wire', 'nic/ipv4.h'), ('nic', 'backing/fence.h'), ('wire', 'nic/errors.h'),
         ('nic', 'backing/atomic.h'), ('transport', 'backing/atomic.h'), ('wire', 'backing/atomic.h'), ('link', 'backing/atomic.h'),
         ('backing', 'pool/clock.h'), ('backing', 'pool/format.h'), ('backing', 'pool/format_home.h'), ('backing', 'pool/format_host.h'), ('backing', 'pool/sizes.h'),
         ('backing', 'pool/step.h')}

@@ -38,12 +38,26 @@ class Check(gpus.Check):
             return None
 
 
-def make_pull(c):
-    """The kernel that stays, where the build had no nvcc; None: here is none either."""
+def make_kernel(c, name, source, *words):
+    """One of Weft's kernels, where the build had no nvcc; None: here is none either."""
     nvcc = shutil.which('nvcc') or shutil.which('/usr/local/cuda/bin/nvcc')
-    out = c.folder / 'weft-pull.ptx'
-    done = nvcc and c.run(nvcc, '-x', 'cu', '-arch=compute_75', '-ptx', '-I', ROOT / 'src', '-o', out, ROOT / 'src/cuda/pull_kernel.c')
+    out = c.folder / name
+    done = nvcc and c.run(nvcc, '-x', 'cu', '-arch=compute_75', '-ptx', *words, '-I', ROOT / 'src', '-o', out, ROOT / 'src' / source)
     return out if done and not done.returncode else None
+
+
+def name_kernels(c):
+    """Tells the programs where the kernels are. Whether that which stays, and the trigger's, are there."""
+    found = []
+    for name, variable, source, words in (('pull', 'WEFT_PULL_KERNEL', 'cuda/pull_kernel.c', ()),
+                                          ('judge', 'WEFT_JUDGE_KERNEL', 'stream/rich/judge_kernel.c', ('-fmad=false',))):
+        kernel = c.build / (f'tests/nanet/{name}.so' if c.soft else f'weft-{name}.ptx')
+        if not kernel.exists():
+            kernel = make_kernel(c, f'weft-{name}.ptx', source, *words)
+        if kernel:
+            os.environ[variable] = str(kernel)
+        found.append(bool(kernel))
+    return found
 
 
 # ---- Tests ----
@@ -61,6 +75,24 @@ def tests(c, kernels):
         failed = sorted(set(re.findall(r'^\[ +FAILED +\] (\w+)$', done.stdout, re.M))) if done else ['has not ended']
         c.row(11, name, f'{count["OK"]} passed, {len(failed)} failed, {count["SKIPPED"]} skipped', ' '.join(failed), 'none fails',
               bool(done) and done.returncode == 0 and count['OK'] > 0)
+
+
+def judge(c, there):
+    """On a million events the kernel decides as the CPU does; of the algorithms that take the CPU long, on fewer."""
+    if not there:
+        c.row(17, 'decisions on the GPU and here', 'skipped: it was not compiled')
+        return
+    for name, events in (('odd', 0), ('wrong', 0), ('crawford', c.datagrams), ('dropped', c.datagrams // 4), ('taubin', c.datagrams),
+                         ('almagest', c.datagrams // 10), ('histogram', c.datagrams // 10)):
+        done = c.program(c.build / 'tests/nanet/test-nanet-judge', events, name, seconds=120)
+        found = re.search(r'^(.*): (\d+) events, (\d+) differ, ([\d.]+) ns an event there$', done.stdout, re.M) if done else None
+        well = bool(done) and done.returncode == 0
+        if found:
+            c.row(17, f'decisions on the GPU and here: {found[1]}', f'{int(found[3])} of {int(found[2]):,} differ',
+                  f'{float(found[4]):.1f} ns an event there, buffers of 1,024', '≤ 10', well)
+        else:
+            c.row(17, f'decisions on the GPU and here: {"odd events" if name == "odd" else "buffers that are none"}',
+                  'alike' if well else 'not alike', '', 'alike', well)
 
 
 # ---- Flows and latencies ----
@@ -144,8 +176,14 @@ def free_ports(count):
     return ports
 
 
-def chain(c, gather, seconds):
-    """From the generators' sources through as many triggers, each a process with a receiving and a fitting thread, and back."""
+CHAINS = {'cpu': ('on the CPU, two threads fit each source', ('--threads', 2)),
+          'pull': ('on the GPU, pull kernel', ('--gpu', 0, '--pull')),
+          'engine': ('on the GPU, copy engine', ('--gpu', 0))}
+
+
+def chain(c, way, gather, seconds):
+    """From the generators' sources through a trigger, which has a receiving thread for each, and back."""
+    where, words = CHAINS[way]
     weft = c.build / 'weft'
     rate = (EVENTS_S if not c.soft else EVENTS_S / 1000) / SOURCES
     started, ports = [], free_ports(2 * SOURCES)
@@ -162,19 +200,19 @@ def chain(c, gather, seconds):
         return json.loads(out)
 
     try:
-        triggers = [start('trigger', '--from', f'udp:127.0.0.1:{ports[i]}', '--to', f'udp:127.0.0.1:{ports[SOURCES + i]}',
-                          '--algorithm', 'crawford', '--gather', gather, '--socket', SENDER_SOCKET,
-                          '--spin', 0 if c.soft else 1000) for i in range(SOURCES)]
-        time.sleep(1)
+        places = [word for i in range(SOURCES) for word in ('--from', f'udp:127.0.0.1:{ports[i]}',
+                                                            '--to', f'udp:127.0.0.1:{ports[SOURCES + i]}')]
+        trigger = start('trigger', *places, *words, '--algorithm', 'crawford', '--gather', gather, '--socket', SENDER_SOCKET,
+                        '--spin', 0 if c.soft else 1000)
+        time.sleep(1 if way == 'cpu' else 2 if c.soft else 10)  # the driver compiles the kernels for its GPU
         generators = [start('generate', '--to', f'udp:127.0.0.1:{ports[i]}', '--rate', rate, '--seconds', seconds, '--stamp',
                             '--seed', i + 1, '--back', f'127.0.0.1:{ports[SOURCES + i]}') for i in range(SOURCES)]
         sent = [generator.communicate(timeout=seconds + 120)[0] for generator in generators]
         time.sleep(0.5)
-        for trigger in triggers:
-            trigger.send_signal(2)
-        sent, got = [json.loads(text) for text in sent], [report(trigger, f'trigger, {gather}') for trigger in triggers]
+        trigger.send_signal(2)
+        sent, got = [json.loads(text) for text in sent], report(trigger, f'trigger {where}, {gather}')
     except (subprocess.TimeoutExpired, json.JSONDecodeError) as e:
-        c.row(19, f'the chain, buffers of {gather} events', f'{type(e).__name__}', held=False)
+        c.row(19, f'the chain {where}, buffers of {gather} events', f'{type(e).__name__}', held=False)
         return
     finally:
         for process in started:
@@ -182,11 +220,11 @@ def chain(c, gather, seconds):
             process.wait()
     c.log += [json.dumps(one) for one in sent]
     datagrams = sum(one['sent']['datagrams'] for one in sent)
-    lost = datagrams - sum(one['account']['placed'] for one in got)
+    lost = datagrams - got['account']['placed']
     events = sum(one['generate']['events'] for one in sent)
     took_s = max(one['sent']['took_ns'] for one in sent) / 1e9
     worst = {q: max(one['back_ns'][q] for one in sent) / 1e3 for q in ('p50', 'p99', 'p99_9', 'max')}
-    c.bound(19, f'the chain on the CPU, {SOURCES} sources, buffers of {gather} events', ONE_BY_ONE,
+    c.bound(19, f'the chain {where}, {SOURCES} sources, buffers of {gather} events', ONE_BY_ONE,
             f'{lost:,} of {datagrams:,} datagrams lost; {events / took_s / 1e6:.2f} MEvents/s for {took_s:.0f} s; p99.9 '
             f'{worst["p99_9"]:.0f} µs, p50 {worst["p50"]:.0f}, p99 {worst["p99"]:.0f}, max {worst["max"]:.0f}',
             f'the sender was late by {max(one["late_ns"]["p99_9"] for one in sent) / 1e3:.0f} µs (p99.9)',
@@ -200,24 +238,22 @@ def main():
     parser.add_argument('--page', type=Path, default=ROOT / 'docs/stream.md')
     parser.add_argument('--log', type=Path, help='what the programs have printed')
     parser.add_argument('--soft', action='store_true', help='on the stand-in, and short')
-    parser.add_argument('only', nargs='*', help='tests, flows, pull, one, latency, chain')
+    parser.add_argument('only', nargs='*', help='tests, judge, flows, pull, one, latency, chain')
     args = parser.parse_args()
     if not args.soft and not gpus.smi('name'):
         sys.exit('stream_gpus.py: nvidia-smi names no GPU; --soft runs on the stand-in')
     with tempfile.TemporaryDirectory() as folder:
         c = Check(args.build.resolve(), 1, Path(folder))
         c.soft, c.seconds, c.datagrams = args.soft, 0.1 if args.soft else 3, 2000 if args.soft else 1_000_000
-        pull = c.build / ('tests/nanet/pull.so' if args.soft else 'weft-pull.ptx')
         if args.soft:
-            os.environ.update(LD_LIBRARY_PATH=str(c.build / 'tests/softgpu'), WEFT_PULL_WARPS='2')
-        elif not pull.exists():
-            pull = make_pull(c)
-        if pull:
-            os.environ['WEFT_PULL_KERNEL'] = str(pull)
+            os.environ.update(LD_LIBRARY_PATH=str(c.build / 'tests/softgpu'), WEFT_PULL_WARPS='2', WEFT_JUDGE_WARPS='2')
+        pulls, judges = name_kernels(c)
         kernels = c.build / 'tests/gpu/kernels.so' if args.soft else gpus.make_kernels(c)
         wanted = lambda name: not args.only or name in args.only
         if wanted('tests'):
             tests(c, kernels)
+        if wanted('judge'):
+            judge(c, judges)
         if wanted('flows'):
             flows(c)
         if wanted('pull'):
@@ -227,9 +263,12 @@ def main():
         if wanted('latency'):
             latency(c)
         if wanted('chain'):
-            for gather, seconds in ((128, 1),) if args.soft else ((128, 10), (512, 60), (1024, 10)):
-                chain(c, gather, seconds)
-            c.row(19, 'the chain on the GPU', 'not built: no kernel fits what a list in GPU memory holds')
+            for way in CHAINS:
+                if way != 'cpu' and not (judges and pulls):
+                    c.row(19, f'the chain {CHAINS[way][0]}', 'skipped: its kernels were not compiled')
+                    continue
+                for gather, seconds in ((128, 1),) if args.soft else ((512, 10),) if way == 'engine' else ((128, 10), (512, 60), (1024, 10)):
+                    chain(c, way, gather, seconds)
         if args.log:
             args.log.write_text(''.join(c.log))
         gpus.write_table(c, args.page, MARK)

@@ -1,39 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+#include "cli/stream_trigger.h"
+
 #include <errno.h>
 #include <getopt.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/report.h"
-#include "cli/stream.h"
-#include "pool/clock.h"
-#include "stream/histogram.h"
 #include "stream/playback.h"
-#include "stream/rich/trigger.h"
-#include "stream/sender.h"
-#include "weft/stream.h"
-#include "wire/nanet/mgp.h"
 
-#define LIMIT_NS 1000000u /* of the chain, from a buffer's first datagram on */
+#define PLAYED_BYTES (1u << 20) /* of a buffer of a capture's */
 
+/* While it runs. */
 struct job {
-	const char *read, *write, *fits, *from, *to;
-	enum weft_trigger_algorithm algorithm;
-	bool drop, json;
-	uint64_t events, port, timeout_us, socket_bytes, spin_us;
-	double seconds; /* 0: for ever */
-	/* while it runs */
-	struct weft_trigger *trigger;
-	struct weft_stream_capture out;
-	FILE *fit_file;
-	struct weft_histogram *gathering; /* from a buffer's first datagram to its last */
-	struct weft_sender *sender;
-	struct weft_histogram
-		*chain; /* from a buffer's first datagram leaving, to its primitives */
-	uint64_t left_ns, misses, changed;
-	uint64_t time_ns, seen, with_rings, rings, primitives, datagrams;
+	struct weft_stream_trigger asked;
+	struct weft_detector detector;
+	struct weft_stream_judge *judge; /* of a capture; live, that of all */
+	struct weft_stream_capture capture;
+	uint64_t last_ns; /* of the last buffer of a capture */
 };
 
 enum {
@@ -50,7 +35,10 @@ enum {
 	TIMEOUT,
 	SOCKET,
 	SECONDS,
-	SPIN
+	SPIN,
+	THREADS,
+	GPU,
+	PULL
 };
 
 static const struct option words[] = {
@@ -68,192 +56,92 @@ static const struct option words[] = {
 	{"socket", required_argument, NULL, SOCKET},
 	{"seconds", required_argument, NULL, SECONDS},
 	{"spin", required_argument, NULL, SPIN},
+	{"threads", required_argument, NULL, THREADS},
+	{"gpu", required_argument, NULL, GPU},
+	{"pull", no_argument, NULL, PULL},
 	{0},
 };
 
-static bool algorithm_named(const char *name, enum weft_trigger_algorithm *algorithm)
+static bool algorithm_named(const char *name, uint32_t *algorithm)
 {
-	for (int i = 0; i < WEFT_TRIGGER_ALGORITHMS; i++)
-		if (!strcmp(name, weft_trigger_name((enum weft_trigger_algorithm)i))) {
-			*algorithm = (enum weft_trigger_algorithm)i;
+	for (uint32_t i = 0; i < WEFT_RINGS_ALGORITHMS; i++)
+		if (!strcmp(name, weft_trigger_name((enum weft_rings_algorithm)i))) {
+			*algorithm = i;
 			return true;
 		}
 	return false;
 }
 
-static bool take_trigger_option(void *context, int option)
+/* The next of several places. */
+static bool add_line_place(const char *place[], uint32_t *count)
 {
-	struct job *job = context;
+	if (*count == WEFT_STREAM_TRIGGER_LINES)
+		return false;
+	place[(*count)++] = optarg;
+	return true;
+}
 
+/* How it is received and judged live. */
+static bool take_live_option(struct weft_stream_trigger *asked, int option)
+{
 	switch (option) {
-	case READ:
-		job->read = optarg;
-		return true;
-	case WRITE:
-		job->write = optarg;
-		return true;
-	case FITS:
-		job->fits = optarg;
-		return true;
-	case ALGORITHM:
-		return algorithm_named(optarg, &job->algorithm);
-	case DROP:
-		job->drop = true;
-		return true;
-	case JSON:
-		job->json = true;
-		return true;
-	case EVENTS:
-		return weft_stream_number(optarg, 1, 1u << 20, &job->events);
-	case PORT:
-		return weft_stream_number(optarg, 1, UINT16_MAX, &job->port);
 	case FROM:
-		job->from = optarg;
-		return true;
+		return add_line_place(asked->from, &asked->lines);
 	case TO:
-		job->to = optarg;
-		return true;
+		return add_line_place(asked->to, &asked->senders);
 	case TIMEOUT:
-		return weft_stream_number(optarg, 1, 1000000000, &job->timeout_us);
+		return weft_stream_number(optarg, 1, 1000000000, &asked->timeout_us);
 	case SOCKET:
-		return weft_stream_number(optarg, 1, 1u << 30, &job->socket_bytes);
+		return weft_stream_number(optarg, 1, 1u << 30, &asked->socket_bytes);
 	case SECONDS:
-		return weft_stream_real(optarg, 1e-3, 1e9, &job->seconds);
+		return weft_stream_real(optarg, 1e-3, 1e9, &asked->seconds);
 	case SPIN:
-		return weft_stream_number(optarg, 0, 1000000000, &job->spin_us);
+		return weft_stream_number(optarg, 0, 1000000000, &asked->spin_us);
+	case THREADS:
+		return weft_stream_number(optarg, 1, WEFT_STREAM_TRIGGER_THREADS, &asked->threads);
+	case GPU:
+		asked->on_gpu = true;
+		return weft_stream_number(optarg, 0, 255, &asked->gpu);
+	case PULL:
+		asked->pull = true;
+		return true;
 	default:
 		return false;
 	}
 }
 
-static void send(struct job *job, const uint8_t *data, uint32_t bytes)
+static bool take_trigger_option(void *context, int option)
 {
-	if (!bytes)
-		return;
-	job->datagrams++;
-	weft_stream_capture_put(&job->out, job->time_ns, data, bytes);
-	if (job->sender)
-		weft_sender_put(job->sender, data, bytes);
-}
+	struct weft_stream_trigger *asked = context;
 
-static void judge_event(struct job *job, const struct weft_m2egp *event)
-{
-	struct weft_rich_ring ring[WEFT_RINGS_MAX];
-	uint32_t rings = weft_trigger_event(job->trigger, event, ring);
-	uint8_t data[WEFT_MTP_MAX_BYTES];
-
-	job->seen++;
-	job->rings += rings;
-	job->with_rings += rings > 0;
-	if (job->fit_file)
-		fprintf(job->fit_file, "event %u %u %u %u\n", event->timestamp, event->fine,
-			event->hits, rings);
-	for (uint32_t i = 0; job->fit_file && i < rings; i++)
-		fprintf(job->fit_file, "ring %.6f %.6f %.6f %u\n", ring[i].x, ring[i].y, ring[i].r,
-			ring[i].hits);
-	send(job, data, weft_trigger_add(job->trigger, event, rings, data));
-	job->primitives += rings > 0;
-}
-
-/* Datagrams behind each other. The engine has looked at each; what lies in memory of others is looked at
- * again. False: it has been changed. */
-static bool judge_all(struct job *job, const uint8_t *at, const uint8_t *end)
-{
-	struct weft_m2egp event;
-	struct weft_mgp mgp;
-
-	job->left_ns = 0;
-	while (at < end) {
-		uint32_t bytes =
-			end - at < WEFT_MGP_HEADER ? 0 : (uint32_t)weft_bytes_little(at + 6, 2);
-		uint32_t step = bytes && bytes <= end - at ? weft_mgp_parse(at, bytes, &mgp) : 0;
-		const uint8_t *next = at + bytes;
-
-		if (!step)
-			return false;
-		if (!job->left_ns && mgp.flags & WEFT_MGP_SENT)
-			job->left_ns = mgp.sent_ns;
-		for (uint32_t i = 0; i < mgp.events; i++) {
-			at += step;
-			step = weft_m2egp_parse(at, (size_t)(next - at), &event);
-			judge_event(job, &event);
-		}
-		at = next;
-	}
-	return true;
-}
-
-static void told(void *context, const struct weft_clop_record *record, const uint8_t *bytes)
-{
-	struct job *job = context;
-
-	job->time_ns = record->last_ns;
-	weft_histogram_add(job->gathering, record->last_ns - record->first_ns);
-	judge_all(job, bytes, bytes + record->bytes);
-}
-
-/* ---- Live ---- */
-
-/* A buffer's primitives are sent before the next is looked at. */
-static void judge_buffer(struct job *job, struct weft_stream *stream, const uint8_t *memory,
-			 const struct weft_stream_event *e)
-{
-	uint8_t data[WEFT_MTP_MAX_BYTES];
-	uint64_t now_ns;
-
-	job->time_ns = e->last_ns;
-	weft_histogram_add(job->gathering, e->last_ns - e->first_ns);
-	if (!judge_all(job, memory, memory + e->bytes))
-		job->changed++;
-	weft_stream_give_back(stream, 0, e->buffer, e->generation);
-	send(job, data, weft_trigger_flush(job->trigger, data));
-	if (job->sender)
-		weft_sender_flush(job->sender);
-	now_ns = weft_clock_now_ns();
-	if (!job->left_ns || job->left_ns > now_ns)
-		return;
-	weft_histogram_add(job->chain, now_ns - job->left_ns);
-	job->misses += now_ns - job->left_ns > LIMIT_NS;
-}
-
-static int begin_live(const struct job *job, struct weft_stream *stream, uint32_t bytes,
-		      uint32_t buffers, void **memory)
-{
-	const struct weft_stream_list list = {.buffers = buffers,
-					      .bytes = bytes,
-					      .events = (uint32_t)job->events,
-					      .flags = WEFT_STREAM_BURSTS,
-					      .timeout_ns = job->timeout_us * 1000};
-	const struct weft_stream_source source = {.from = job->from,
-						  .protocol = WEFT_STREAM_MGP,
-						  .id = -1,
-						  .socket_bytes = (uint32_t)job->socket_bytes};
-	int err = weft_stream_register(stream, &list, NULL, memory);
-
-	if (!err)
-		err = weft_stream_bind(stream, &source, NULL);
-	return err ? err : weft_stream_start(stream);
-}
-
-static void receive_buffers(struct job *job, struct weft_stream *stream, const uint8_t *memory,
-			    uint32_t bytes)
-{
-	uint64_t end_ns = weft_clock_now_ns() + (uint64_t)(job->seconds * 1e9);
-	struct weft_stream_counters now = {0};
-	struct weft_stream_event event;
-	int err = -EAGAIN;
-
-	while (err != -ESHUTDOWN) {
-		err = weft_stream_wait(stream, &event, 20);
-		if (!err)
-			judge_buffer(job, stream, memory + (size_t)event.buffer * bytes, &event);
-		else
-			weft_stream_counters(stream, WEFT_STREAM_ALL, &now);
-		if (weft_stream_interrupted() || now.failed ||
-		    (job->seconds > 0 && weft_clock_now_ns() >= end_ns))
-			weft_stream_stop(stream);
+	switch (option) {
+	case READ:
+		asked->read = optarg;
+		return true;
+	case WRITE:
+		asked->write = optarg;
+		return true;
+	case FITS:
+		asked->fits = optarg;
+		return true;
+	case ALGORITHM:
+		return algorithm_named(optarg, &asked->rings.algorithm);
+	case DROP:
+		asked->rings.drop = true;
+		return true;
+	case JSON:
+		asked->json = true;
+		return true;
+	case EVENTS:
+		return weft_stream_number(optarg, 1, 1u << 20, &asked->events);
+	case PORT:
+		return weft_stream_number(optarg, 1, UINT16_MAX, &asked->port);
+	default:
+		return take_live_option(asked, option);
 	}
 }
+
+/* ---- Reports ---- */
 
 static void begin_report(const struct job *job, struct weft_report *r)
 {
@@ -266,29 +154,22 @@ static void begin_report(const struct job *job, struct weft_report *r)
 		{"datagrams", WEFT_COLUMN_NUMBER},
 		{NULL},
 	};
+	const struct weft_stream_tally *tally = &job->judge->tally;
 
-	weft_report_begin(r, job->json);
+	weft_report_begin(r, job->asked.json);
 	weft_report_section(r, "trigger", true, columns);
 	weft_report_row(r);
-	weft_report_text(r, weft_trigger_name(job->algorithm));
-	weft_report_number(r, job->seen);
-	weft_report_number(r, job->with_rings);
-	weft_report_number(r, job->rings);
-	weft_report_number(r, job->primitives);
-	weft_report_number(r, job->datagrams);
-	weft_stream_report_histogram(r, "gathering_ns", job->gathering);
+	weft_report_text(r,
+			 weft_trigger_name((enum weft_rings_algorithm)job->asked.rings.algorithm));
+	weft_report_number(r, tally->events);
+	weft_report_number(r, tally->with_rings);
+	weft_report_number(r, tally->rings);
+	weft_report_number(r, tally->primitives);
+	weft_report_number(r, tally->datagrams);
+	weft_stream_report_histogram(r, "gathering_ns", &job->judge->gathering);
 }
 
-static void report(const struct job *job, const struct weft_playback_result *result)
-{
-	struct weft_report r;
-
-	begin_report(job, &r);
-	weft_stream_report_account(&r, result);
-	weft_report_end(&r);
-}
-
-static void report_live(const struct job *job, const struct weft_stream *stream)
+static void report_live(const struct job *job, const struct weft_stream_counters *counters)
 {
 	static const struct weft_column columns[] = {
 		{"buffers", WEFT_COLUMN_NUMBER},
@@ -296,61 +177,42 @@ static void report_live(const struct job *job, const struct weft_stream *stream)
 		{"changed", WEFT_COLUMN_NUMBER},
 		{NULL},
 	};
-	struct weft_stream_counters c;
 	struct weft_report r;
 
-	weft_stream_counters(stream, WEFT_STREAM_ALL, &c);
 	begin_report(job, &r);
 	weft_report_section(&r, "chain", true, columns);
 	weft_report_row(&r);
-	weft_report_number(&r, job->gathering->count);
-	weft_report_number(&r, job->misses);
-	weft_report_number(&r, job->changed);
-	weft_stream_report_histogram(&r, "chain_ns", job->chain);
-	weft_stream_report_counters(&r, &c);
+	weft_report_number(&r, job->judge->gathering.count);
+	weft_report_number(&r, job->judge->tally.misses);
+	weft_report_number(&r, job->judge->tally.changed);
+	weft_stream_report_histogram(&r, "chain_ns", &job->judge->chain);
+	weft_stream_report_counters(&r, counters);
 	weft_report_end(&r);
 }
 
-/* Buffers have room for all events that end one, and a datagram more; together for some 40 milliseconds
- * of them. */
-static int judge_live(struct job *job)
-{
-	uint32_t bytes = (uint32_t)job->events * 128 + 65536, buffers = 128;
-	struct weft_stream *stream;
-	void *memory;
-	int err;
+/* ---- A capture ---- */
 
-	weft_stream_catch();
-	err = job->to ? weft_sender_open(job->to, WEFT_SENDER_SEGMENTS, &job->sender) : 0;
-	if (err)
-		return weft_stream_fail("trigger", job->to, strerror(-err));
-	err = weft_stream_open(job->spin_us * 1000, &stream);
-	if (err)
-		return weft_stream_fail("trigger", "it cannot begin", strerror(-err));
-	err = begin_live(job, stream, bytes, buffers, &memory);
-	if (err) {
-		weft_stream_fail("trigger", job->from,
-				 err == -EINVAL ? weft_stream_wrong(stream) : strerror(-err));
-	} else {
-		receive_buffers(job, stream, memory, bytes);
-		report_live(job, stream);
-	}
-	weft_stream_close(stream);
-	if (job->sender)
-		weft_sender_close(job->sender);
-	return err != 0;
+static void told(void *context, const struct weft_clop_record *record, const uint8_t *bytes)
+{
+	struct job *job = context;
+
+	weft_histogram_add(&job->judge->gathering, record->last_ns - record->first_ns);
+	weft_stream_judge_buffer(job->judge, bytes, bytes + record->bytes);
+	weft_stream_judge_send(job->judge, &job->capture, record->last_ns, NULL);
+	job->last_ns = record->last_ns;
 }
 
 static int play(struct job *job)
 {
+	const struct weft_stream_trigger *asked = &job->asked;
 	const struct weft_playback_options options = {
-		.port = (uint16_t)job->port,
+		.port = (uint16_t)asked->port,
 		.protocol = {.kind = WEFT_PROTOCOL_MGP, .id = WEFT_PROTOCOL_ANY},
 		.list = {.buffers = 4,
-			 .bytes = 1u << 20,
-			 .events = (uint32_t)job->events,
+			 .bytes = PLAYED_BYTES,
+			 .events = (uint32_t)asked->events,
 			 .bursts = true,
-			 .timeout_ns = job->timeout_us * 1000},
+			 .timeout_ns = asked->timeout_us * 1000},
 		.window = 1024,
 		.history = 4096,
 		.jump = 1u << 20,
@@ -358,66 +220,88 @@ static int play(struct job *job)
 		.context = job,
 	};
 	struct weft_playback_result result;
-	uint8_t data[WEFT_MTP_MAX_BYTES];
+	struct weft_report r;
 	const char *why;
-	int err = weft_playback(job->read, &options, &result, &why);
+	int err = weft_playback(asked->read, &options, &result, &why);
 
-	send(job, data, weft_trigger_flush(job->trigger, data));
+	weft_stream_judge_flush(job->judge);
+	weft_stream_judge_send(job->judge, &job->capture, job->last_ns, NULL);
 	if (err)
-		return weft_stream_fail_errno("trigger", job->read, why, err);
-	report(job, &result);
+		return weft_stream_fail_errno("trigger", asked->read, why, err);
+	begin_report(job, &r);
+	weft_stream_report_account(&r, &result);
+	weft_report_end(&r);
 	return 0;
 }
 
-static int run_trigger(struct job *job)
-{
-	int err, status;
+/* ---- Both ---- */
 
-	job->trigger = calloc(1, sizeof(*job->trigger));
-	job->gathering = calloc(1, sizeof(*job->gathering));
-	job->chain = calloc(1, sizeof(*job->chain));
-	if (!job->trigger || !job->gathering || !job->chain) {
-		status = weft_stream_fail("trigger", "it cannot begin", strerror(ENOMEM));
-		goto free_trigger;
-	}
-	weft_detector_init(&job->trigger->detector);
-	weft_trigger_begin(job->trigger, job->algorithm, job->drop);
-	status = 1;
-	err = weft_stream_capture_begin(&job->out, job->write);
-	if (err) {
-		weft_stream_fail("trigger", job->write, strerror(-err));
-		goto free_trigger;
-	}
-	if (job->fits && !(job->fit_file = fopen(job->fits, "we"))) {
-		weft_stream_fail("trigger", job->fits, strerror(errno));
+static int judge_live(struct job *job)
+{
+	struct weft_stream_counters counters = {0};
+	int status = weft_stream_trigger_live(&job->asked, &job->capture, job->judge, &counters);
+
+	if (!status)
+		report_live(job, &counters);
+	return status;
+}
+
+static int run_files(struct job *job)
+{
+	const struct weft_stream_trigger *asked = &job->asked;
+	int err = weft_stream_capture_begin(&job->capture, asked->write), status = 1;
+
+	if (err)
+		return weft_stream_fail("trigger", asked->write, strerror(-err));
+	if (asked->fits && !(job->judge->fits = fopen(asked->fits, "we"))) {
+		weft_stream_fail("trigger", asked->fits, strerror(errno));
 		goto end_capture;
 	}
-	status = job->from ? judge_live(job) : play(job);
-	if (job->fit_file && weft_stream_finish(job->fit_file))
-		status = weft_stream_fail("trigger", job->fits, "not all could be written");
+	status = asked->lines ? judge_live(job) : play(job);
+	if (asked->fits && weft_stream_finish(job->judge->fits))
+		status = weft_stream_fail("trigger", asked->fits, "not all could be written");
 end_capture:
-	err = weft_stream_capture_end(&job->out);
-	if (err)
-		status = weft_stream_fail("trigger", job->write, strerror(-err));
-free_trigger:
-	free(job->chain);
-	free(job->gathering);
-	free(job->trigger);
-	return status;
+	err = weft_stream_capture_end(&job->capture);
+	return err ? weft_stream_fail("trigger", asked->write, strerror(-err)) : status;
+}
+
+/* What makes no sense together; NULL: it does. */
+static const char *find_contradiction(const struct weft_stream_trigger *asked)
+{
+	bool several = asked->lines > 1 || asked->threads > 1 || asked->on_gpu;
+
+	if (!asked->read == !asked->lines)
+		return "trigger --read FILE, or --from udp:ADDRESS:PORT";
+	if (asked->senders && asked->senders != asked->lines)
+		return "as many --to as --from";
+	if (asked->fits && several)
+		return "--fits is for one source and one thread";
+	if (asked->write && asked->lines > 1)
+		return "--write is for one source";
+	if (asked->on_gpu && (asked->read || asked->threads > 1))
+		return "--gpu goes with --from, and one thread";
+	return asked->pull && !asked->on_gpu ? "--pull goes with --gpu" : NULL;
 }
 
 int weft_stream_trigger(int argc, char **argv)
 {
-	struct job job = {.algorithm = WEFT_TRIGGER_ALMAGEST,
-			  .events = 1024,
-			  .port = 6666,
-			  .timeout_us = 1000};
-	int status = weft_stream_options(argc, argv, words, take_trigger_option, &job);
+	struct job job = {.asked = {.rings = {.algorithm = WEFT_RINGS_ALMAGEST},
+				    .events = 1024,
+				    .port = 6666,
+				    .timeout_us = 1000,
+				    .threads = 1}};
+	int status = weft_stream_options(argc, argv, words, take_trigger_option, &job.asked);
+	const char *wrong = status ? NULL : find_contradiction(&job.asked);
 
 	if (status)
 		return status;
-	if (!job.read == !job.from)
-		return weft_main_usage_error("stream",
-					     "trigger --read FILE, or --from udp:ADDRESS:PORT");
-	return run_trigger(&job);
+	if (wrong)
+		return weft_main_usage_error("stream", "%s", wrong);
+	weft_detector_init(&job.detector);
+	job.judge = weft_stream_judge_make(&job.detector, &job.asked.rings, PLAYED_BYTES);
+	if (!job.judge)
+		return weft_stream_fail("trigger", "it cannot begin", strerror(ENOMEM));
+	status = run_files(&job);
+	weft_stream_judge_free(job.judge);
+	return status;
 }

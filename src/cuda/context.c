@@ -98,6 +98,11 @@ bool weft_cuda_has_context(const struct weft_cuda_region *m)
 	       weft_cuda_is_still(&m->cuda, &m->what);
 }
 
+bool weft_cuda_has_memory(const struct weft_cuda_region *m)
+{
+	return weft_cuda_is_still(&m->cuda, &m->what);
+}
+
 static int push_context(const struct weft_cuda *cuda, weft_cu_context context)
 {
 	if (WEFT_MUTATED(context_not_pushed))

@@ -29,6 +29,9 @@ int weft_cuda_push(const struct weft_cuda_region *region);
 int weft_cuda_push_memory(const struct weft_cuda_region *region);
 void weft_cuda_pop(const struct weft_cuda_region *region);
 
+/* Whether the memory is still there; with it its context may have ended. */
+bool weft_cuda_has_memory(const struct weft_cuda_region *region);
+
 /* Copies, the last bytes last, and waits. With its context pushed. 0 or -EFAULT. */
 int weft_cuda_copy(const struct weft_cuda_region *region, weft_cu_ptr to, weft_cu_ptr from,
 		   uint64_t len_bytes);
@@ -37,6 +40,19 @@ int weft_cuda_copy(const struct weft_cuda_region *region, weft_cu_ptr to, weft_c
 bool weft_cuda_pins(uint64_t va, uint64_t len_bytes, uint64_t *from, uint64_t *end);
 int weft_cuda_pin(void *memory, void *at, uint64_t len_bytes, void **pin);
 void weft_cuda_unpin(void *pin);
+
+/* module.c: a kernel of Weft's, out of the file of that name beside this library, or that the environment names: text that the driver
+ * compiles for its GPU. With the context pushed. 0 or -ENOTSUP; *module is to be unloaded unless it is NULL. */
+int weft_cuda_load(const struct weft_cuda *cuda, const char *file, const char *environment,
+		   const char *kernel, weft_cu_module *module, weft_cu_function *function);
+
+/* judge.c: see struct weft_plugin. */
+int weft_cuda_allocate(uint32_t device, uint64_t len_bytes, uint64_t *va);
+void weft_cuda_free(uint32_t device, uint64_t va);
+int weft_cuda_judge_begin(void *memory, const struct weft_plugin_judge *options, void **judge);
+int weft_cuda_judge_put(void *judge, uint32_t lane, uint64_t va, uint64_t len_bytes);
+int weft_cuda_judge_take(void *judge, uint32_t lane, struct weft_plugin_judged *judged);
+void weft_cuda_judge_end(void *judge);
 
 /* pull.c: see struct weft_plugin. */
 int weft_cuda_pull_begin(void *memory, uint64_t va, void *host, uint64_t len_bytes, void **pull);

@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The host's side of the pull kernel, which stays in the context of a stream's memory because the program has asked for it. The module is
- * looked for beside this library, or where WEFT_PULL_KERNEL says: text that the driver compiles for its GPU.
+ * The host's side of the pull kernel, which stays in the context of a stream's memory because the program has asked for it.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "cuda/plugin.h"
 #include "cuda/pull.h"
 
-#define MODULE	    "weft-pull.ptx"
-#define MODULE_MOST (16u << 20)
 #define WARP	    32u
 #define BLOCK_WARPS 16u /* more leave too few registers for the loads that each has under way */
 #define WARPS	    128u
@@ -36,65 +30,6 @@ struct pull {
 	bool runs;
 };
 
-/* ---- The module ---- */
-
-static void find_module(char path[4096])
-{
-	const char *given = getenv("WEFT_PULL_KERNEL"), *end;
-	Dl_info self;
-
-	*path = '\0';
-	if (given)
-		snprintf(path, 4096, "%s", given);
-	else if (dladdr((void *)find_module, &self) && self.dli_fname &&
-		 (end = strrchr(self.dli_fname, '/')))
-		snprintf(path, 4096, "%.*s" MODULE, (int)(end + 1 - self.dli_fname),
-			 self.dli_fname);
-}
-
-/* The file, and a zero behind it, as the driver takes texts; NULL: there is none. */
-static void *read_module(void)
-{
-	void *image = calloc(1, MODULE_MOST);
-	FILE *file;
-	char path[4096];
-	size_t bytes = 0;
-
-	find_module(path);
-	file = fopen(path, "re");
-	if (file && image)
-		bytes = fread(image, 1, MODULE_MOST - 1, file);
-	if (file)
-		fclose(file);
-	if (bytes)
-		return image;
-	free(image);
-	return NULL;
-}
-
-/* With the memory its context may have ended. */
-static bool memory_has_context(const struct pull *p)
-{
-	return weft_cuda_is_still(&p->memory->cuda, &p->memory->what);
-}
-
-/* With the context pushed. */
-static int load_module(struct pull *p)
-{
-	const struct weft_cuda *cuda = &p->memory->cuda;
-	void *image = read_module();
-	int err = image ? 0 : -ENOTSUP;
-
-	if (!err && cuda->cuModuleLoadData(&p->module, image)) {
-		p->module = NULL;
-		err = -ENOTSUP;
-	}
-	if (!err && cuda->cuModuleGetFunction(&p->function, p->module, "weft_pull"))
-		err = -ENOTSUP;
-	free(image);
-	return err;
-}
-
 /* ---- Beginning and end ---- */
 
 /* What needs the context, which is pushed: a running kernel would hold some of it up, so all is there before. */
@@ -102,7 +37,8 @@ static int make_parts(struct pull *p)
 {
 	const struct weft_cuda *cuda = &p->memory->cuda;
 	size_t bytes = sizeof(struct weft_pull_relay);
-	int err = load_module(p);
+	int err = weft_cuda_load(cuda, "weft-pull.ptx", "WEFT_PULL_KERNEL", "weft_pull", &p->module,
+				 &p->function);
 	weft_cu_ptr at;
 
 	if (err)
@@ -120,7 +56,7 @@ static void free_parts(struct pull *p)
 {
 	const struct weft_cuda *cuda = &p->memory->cuda;
 
-	if (!memory_has_context(p) || weft_cuda_push_memory(p->memory))
+	if (!weft_cuda_has_memory(p->memory) || weft_cuda_push_memory(p->memory))
 		return;
 	if (p->stream)
 		cuda->cuStreamDestroy_v2(p->stream);
@@ -208,7 +144,7 @@ static bool kernel_lives(const struct pull *p)
 {
 	weft_cu_result result;
 
-	if (!memory_has_context(p) || weft_cuda_push_memory(p->memory))
+	if (!weft_cuda_has_memory(p->memory) || weft_cuda_push_memory(p->memory))
 		return false;
 	result = p->memory->cuda.cuStreamQuery(p->stream);
 	weft_cuda_pop(p->memory);
@@ -284,7 +220,7 @@ void weft_cuda_pull_stop(void *pull)
 	if (!p->runs || publish_line(p, end))
 		return;
 	p->runs = false;
-	if (!memory_has_context(p) || weft_cuda_push_memory(p->memory))
+	if (!weft_cuda_has_memory(p->memory) || weft_cuda_push_memory(p->memory))
 		return;
 	p->memory->cuda.cuStreamSynchronize(p->stream);
 	weft_cuda_pop(p->memory);

@@ -23,13 +23,16 @@ static int is_driver(struct dl_phdr_info *info, size_t size, void *unused)
 	return !strncmp(name ? name + 1 : info->dlpi_name, DRIVER, sizeof(DRIVER) - 1);
 }
 
-/* It lies beside the library or program that this is a part of. */
+/* It lies beside the library or program that this is a part of, unless the program has loaded it from elsewhere. */
 static void *open_plugin(void)
 {
+	void *loaded = dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
 	char path[4096];
 	const char *end;
 	Dl_info self;
 
+	if (loaded)
+		return loaded;
 	if (!dladdr((const void *)&plugin, &self) || !self.dli_fname)
 		return NULL;
 	end = strrchr(self.dli_fname, '/');

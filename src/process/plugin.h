@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WEFT_PLUGIN_VERSION 7u
+#define WEFT_PLUGIN_VERSION 8u
 #define WEFT_PLUGIN_SYMBOL  "weft_plugin"
 
 /* How another process finds memory of a device; it stands in the pool, written before the region has its key. */
@@ -25,6 +25,23 @@ struct weft_share {
 /* Bytes at the same place of the host's room and of the memory. */
 struct weft_plugin_part {
 	uint64_t offset, len_bytes;
+};
+
+/* A kernel that judges events: what it needs of each thread of the GPU, and which algorithm (stream/rich/rings.h); the detector; for how
+ * many events of a buffer there is room; how many buffers may be under way, as lanes. */
+struct weft_plugin_judge {
+	const void *detector;
+	uint64_t detector_bytes, work_bytes, room;
+	uint32_t algorithm, drop;
+	uint32_t lanes;
+};
+
+/* What it has decided: an array of struct weft_decision, until the lane has the next buffer. */
+struct weft_plugin_judged {
+	const void *decisions;
+	uint64_t events;
+	uint64_t sent_ns; /* by the first datagram that has it, or 0 */
+	bool wrong;	  /* not all are datagrams: none counts */
 };
 
 /* Any thread; no call takes a lock that a program's thread could hold while it waits for Weft. */
@@ -88,6 +105,20 @@ struct weft_plugin {
 	int (*pull_wait)(void *pull);
 	void (*pull_stop)(void *pull);
 	void (*pull_end)(void *pull);
+
+	/* Memory of a device, in its primary context, which stays as long. 0; -ENODEV: there is no such device; -ENOMEM. */
+	int (*allocate)(uint32_t device, uint64_t len_bytes, uint64_t *va);
+	void (*free)(uint32_t device, uint64_t va);
+
+	/*
+	 * A kernel of ours that judges events in memory, which `begin` has looked at; begun and ended as pull_begin says.
+	 * judge_begin: -ENOTSUP, there is no such kernel for this device; -ENOMEM; -EIO. judge_put: a buffer of packed datagrams for a
+	 * lane, whose last was taken; -EFAULT. judge_take: 0; -EAGAIN, not yet; -EFAULT, never. Each lane one thread's at a time.
+	 */
+	int (*judge_begin)(void *memory, const struct weft_plugin_judge *options, void **judge);
+	int (*judge_put)(void *judge, uint32_t lane, uint64_t va, uint64_t len_bytes);
+	int (*judge_take)(void *judge, uint32_t lane, struct weft_plugin_judged *judged);
+	void (*judge_end)(void *judge);
 
 	/* How others find it, until `end`. */
 	void (*share)(void *memory, struct weft_share *share);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "stream/generator.h"
-#include "pool/format_ring.h"
 #include "stream/random.h"
 
 #include <math.h>

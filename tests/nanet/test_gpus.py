@@ -16,6 +16,9 @@ WANTS = {
     'tests': [r'11 \| test-nanet-gpu \| [1-9]\d* passed, 0 failed, 0 skipped',
               r'11 \| test-nanet-gpu, 2,000 datagrams, copy engine \| 1 passed',
               r'11 \| test-nanet-gpu, 2,000 datagrams, pull kernel \| 1 passed'],
+    'judge': [r'17 \| decisions on the GPU and here: odd events \| alike',
+              rf'17 \| decisions on the GPU and here: crawford \| 0 of 3,\d+ differ \| {NUMBER} ns an event',
+              r'17 \| decisions on the GPU and here: almagest \| 0 of 3,\d+ differ'],
     'pull': [rf'12 \| pull kernel alone; .* \| {NUMBER} GB/s \|  \| ≥ 40 GB/s \|'],
     'flows': [rf'12 \| one flow into GPU memory, copy engine; segments of 44 \| {NUMBER} GB/s \| into host memory {NUMBER} \| ≥ 0.85 × \|',
               rf'12 \| one flow into GPU memory, pull kernel; segments of 44 \| {NUMBER} GB/s',
@@ -23,7 +26,8 @@ WANTS = {
     'one': [rf'12 \| one packet, .* copy engine; one at a time \| {NUMBER} µs, p99 {NUMBER} \| .* \| ≤ 7 µs, p99 ≤ 12 \|'],
     'latency': [rf"13 \| UDP → GPU, 10⁴ datagrams/s .*p99.9 {NUMBER} µs.* [1-9][\d,]* datagrams, .*\| gaps' p99.9 {NUMBER} \|",
                 rf"13 \| UDP → GPU, 0.8 of the full rate .*p99.9 {NUMBER} µs.*\| gaps' p99.9 {NUMBER} \|"],
-    'chain': [r'19 \| the chain on the CPU, 4 sources, buffers of 128 events; one by one \| .* MEvents/s .* p99.9 [1-9]'],
+    'chain': [rf'19 \| the chain on the {where}, 4 sources, buffers of 128 events; one by one \| .* MEvents/s .* p99.9 [1-9]'
+              for where in ('CPU, two threads fit each source', 'GPU, pull kernel', 'GPU, copy engine')],
 }
 
 

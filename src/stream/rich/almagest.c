@@ -6,7 +6,7 @@ struct triplet {
 	float excess; /* of those that agree, in sum */
 };
 
-static void measure(struct weft_almagest *w)
+WEFT_BOTH static void measure(struct weft_almagest *w)
 {
 	const struct weft_points *p = &w->points;
 
@@ -20,7 +20,8 @@ static void measure(struct weft_almagest *w)
 
 /* By how much point k misses the circle of the triplet: on the circle the largest of the three products (which one that is depends on
  * where the point lies) is the sum of the others. */
-static inline float excess(const struct weft_almagest *w, const struct triplet *t, uint32_t k)
+WEFT_BOTH static inline float excess(const struct weft_almagest *w, const struct triplet *t,
+				     uint32_t k)
 {
 	float first = w->apart[t->a][t->b] * w->apart[t->c][k];
 	float second = w->apart[t->a][t->c] * w->apart[t->b][k];
@@ -31,7 +32,7 @@ static inline float excess(const struct weft_almagest *w, const struct triplet *
 	return first + second + third - 2 * most;
 }
 
-static void judge_triplet(const struct weft_almagest *w, struct triplet *t)
+WEFT_BOTH static void judge_triplet(const struct weft_almagest *w, struct triplet *t)
 {
 	float sum = 0;
 	uint32_t agree = 0;
@@ -48,7 +49,7 @@ static void judge_triplet(const struct weft_almagest *w, struct triplet *t)
 }
 
 /* Whether the circle through the three is one of those looked for; twice the area is base × height. */
-static bool has_radius(const struct weft_almagest *w, const struct triplet *t)
+WEFT_BOTH static bool has_radius(const struct weft_almagest *w, const struct triplet *t)
 {
 	const struct weft_points *p = &w->points;
 	float bx = p->x[t->b] - p->x[t->a], by = p->y[t->b] - p->y[t->a];
@@ -60,13 +61,13 @@ static bool has_radius(const struct weft_almagest *w, const struct triplet *t)
 	       sides < 2 * (float)WEFT_ALMAGEST_LARGE * twice_area;
 }
 
-static bool better(const struct triplet *t, const struct triplet *than)
+WEFT_BOTH static bool better(const struct triplet *t, const struct triplet *than)
 {
 	return t->agree > than->agree || (t->agree == than->agree && t->excess < than->excess);
 }
 
 /* The triplet with which most hits agree, among those of the seeds, which are evenly chosen hits. */
-static struct triplet find_best(const struct weft_almagest *w)
+WEFT_BOTH static struct triplet find_best(const struct weft_almagest *w)
 {
 	uint32_t count = w->points.count;
 	uint32_t seeds = count < WEFT_ALMAGEST_SEEDS ? count : WEFT_ALMAGEST_SEEDS;
@@ -94,7 +95,7 @@ static struct triplet find_best(const struct weft_almagest *w)
 	return best;
 }
 
-static void gather_hits(struct weft_almagest *w, const struct triplet *t)
+WEFT_BOTH static void gather_hits(struct weft_almagest *w, const struct triplet *t)
 {
 	w->ring.count = 0;
 	for (uint32_t k = 0; k < w->points.count; k++)
@@ -105,7 +106,7 @@ static void gather_hits(struct weft_almagest *w, const struct triplet *t)
 }
 
 /* Takes away the hits near the ring, which are its own. */
-static uint32_t take_away(struct weft_points *p, const struct weft_rich_ring *ring)
+WEFT_BOTH static uint32_t take_away(struct weft_points *p, const struct weft_rich_ring *ring)
 {
 	uint32_t left = 0, count = p->count;
 
@@ -119,8 +120,8 @@ static uint32_t take_away(struct weft_points *p, const struct weft_rich_ring *ri
 	return count - left;
 }
 
-uint32_t weft_almagest_find(struct weft_almagest *w, const struct weft_points *points,
-			    struct weft_rich_ring ring[WEFT_RINGS_MAX])
+WEFT_BOTH uint32_t weft_almagest_find(struct weft_almagest *w, const struct weft_points *points,
+				      struct weft_rich_ring ring[WEFT_RINGS_MAX])
 {
 	uint32_t rings = 0;
 

@@ -23,7 +23,7 @@ struct weft_almagest {
 };
 
 /* The rings found, at most WEFT_RINGS_MAX. work: what it needs, for one event at a time. */
-uint32_t weft_almagest_find(struct weft_almagest *work, const struct weft_points *points,
-			    struct weft_rich_ring ring[WEFT_RINGS_MAX]);
+WEFT_BOTH uint32_t weft_almagest_find(struct weft_almagest *work, const struct weft_points *points,
+				      struct weft_rich_ring ring[WEFT_RINGS_MAX]);
 
 #endif

@@ -11,7 +11,7 @@ struct moments {
 	double uu, vv, uv, z, uz, vz, zz;
 };
 
-static enum weft_fit_state sum_points(const struct weft_points *p, struct moments *m)
+WEFT_BOTH static enum weft_fit_state sum_points(const struct weft_points *p, struct moments *m)
 {
 	double by = 1.0 / p->count;
 
@@ -37,8 +37,8 @@ static enum weft_fit_state sum_points(const struct weft_points *p, struct moment
 								   : WEFT_FIT_FOUND;
 }
 
-static void set_ring(const struct weft_points *p, const struct moments *m, double a, double b,
-		     struct weft_rich_ring *ring)
+WEFT_BOTH static void set_ring(const struct weft_points *p, const struct moments *m, double a,
+			       double b, struct weft_rich_ring *ring)
 {
 	*ring = (struct weft_rich_ring){.x = m->x + a,
 					.y = m->y + b,
@@ -47,7 +47,8 @@ static void set_ring(const struct weft_points *p, const struct moments *m, doubl
 }
 
 /* [uu uv; uv vv] (a, b) = ½ (uz, vz) */
-enum weft_fit_state weft_fit_crawford(const struct weft_points *p, struct weft_rich_ring *ring)
+WEFT_BOTH enum weft_fit_state weft_fit_crawford(const struct weft_points *p,
+						struct weft_rich_ring *ring)
 {
 	struct moments m;
 	enum weft_fit_state state = sum_points(p, &m);
@@ -62,7 +63,7 @@ enum weft_fit_state weft_fit_crawford(const struct weft_points *p, struct weft_r
 }
 
 /* The least root of the characteristic polynomial, by Newton from zero, where it rises to it. */
-static double taubin_root(const struct moments *m, double det)
+WEFT_BOTH static double taubin_root(const struct moments *m, double det)
 {
 	double variance = m->zz - m->z * m->z;
 	double a3 = 4 * m->z, a2 = -3 * m->z * m->z - m->zz;
@@ -82,7 +83,8 @@ static double taubin_root(const struct moments *m, double det)
 	return x;
 }
 
-enum weft_fit_state weft_fit_taubin(const struct weft_points *p, struct weft_rich_ring *ring)
+WEFT_BOTH enum weft_fit_state weft_fit_taubin(const struct weft_points *p,
+					      struct weft_rich_ring *ring)
 {
 	struct moments m;
 	enum weft_fit_state state = sum_points(p, &m);
@@ -99,7 +101,7 @@ enum weft_fit_state weft_fit_taubin(const struct weft_points *p, struct weft_ric
 	return WEFT_FIT_FOUND;
 }
 
-static double worst_off(const struct weft_points *p, const struct weft_rich_ring *ring)
+WEFT_BOTH static double worst_off(const struct weft_points *p, const struct weft_rich_ring *ring)
 {
 	double worst = 0;
 
@@ -111,7 +113,7 @@ static double worst_off(const struct weft_points *p, const struct weft_rich_ring
 	return worst;
 }
 
-static double square_off(const struct weft_points *p, const struct weft_rich_ring *ring)
+WEFT_BOTH static double square_off(const struct weft_points *p, const struct weft_rich_ring *ring)
 {
 	double sum = 0;
 
@@ -123,7 +125,7 @@ static double square_off(const struct weft_points *p, const struct weft_rich_rin
 	return sum;
 }
 
-static void exchange(struct weft_points *p, uint32_t i, uint32_t k)
+WEFT_BOTH static void exchange(struct weft_points *p, uint32_t i, uint32_t k)
 {
 	float x = p->x[i], y = p->y[i];
 
@@ -134,8 +136,8 @@ static void exchange(struct weft_points *p, uint32_t i, uint32_t k)
 }
 
 /* Drops the point without which the others lie best on a ring, that is *ring then. */
-static enum weft_fit_state drop_one(weft_fit_fn *fit, struct weft_points *p,
-				    struct weft_rich_ring *ring)
+WEFT_BOTH static enum weft_fit_state drop_one(weft_fit_fn *fit, struct weft_points *p,
+					      struct weft_rich_ring *ring)
 {
 	double least = __builtin_inf();
 	uint32_t last = --p->count, best = last;
@@ -156,8 +158,8 @@ static enum weft_fit_state drop_one(weft_fit_fn *fit, struct weft_points *p,
 	return found ? WEFT_FIT_FOUND : last < WEFT_FIT_LEAST ? WEFT_FIT_FEW : WEFT_FIT_COLLINEAR;
 }
 
-enum weft_fit_state weft_fit_without_outliers(weft_fit_fn *fit, struct weft_points *p,
-					      struct weft_rich_ring *ring)
+WEFT_BOTH enum weft_fit_state weft_fit_without_outliers(weft_fit_fn *fit, struct weft_points *p,
+							struct weft_rich_ring *ring)
 {
 	enum weft_fit_state state = fit(p, ring);
 

@@ -22,11 +22,12 @@ typedef enum weft_fit_state weft_fit_fn(const struct weft_points *points,
 					struct weft_rich_ring *ring);
 
 /* *ring is set when it was found. */
-weft_fit_fn weft_fit_crawford, weft_fit_taubin;
+WEFT_BOTH weft_fit_fn weft_fit_crawford, weft_fit_taubin;
 
 /* Fits, drops the point without which the others fit best, up to WEFT_FIT_DROPS times, until all are within
  * WEFT_FIT_WITHIN. points keeps those that are left. */
-enum weft_fit_state weft_fit_without_outliers(weft_fit_fn *fit, struct weft_points *points,
-					      struct weft_rich_ring *ring);
+WEFT_BOTH enum weft_fit_state weft_fit_without_outliers(weft_fit_fn *fit,
+							struct weft_points *points,
+							struct weft_rich_ring *ring);
 
 #endif

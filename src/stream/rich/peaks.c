@@ -7,7 +7,7 @@ struct peak {
 };
 
 /* The best pair of bins beside each other, about one centre. */
-static void look_around(const struct weft_points *p, float x, float y, struct peak *best)
+WEFT_BOTH static void look_around(const struct weft_points *p, float x, float y, struct peak *best)
 {
 	uint32_t bin[WEFT_PEAKS_BINS + 1] = {0};
 
@@ -25,7 +25,7 @@ static void look_around(const struct weft_points *p, float x, float y, struct pe
 					      bin[i] + bin[i + 1]};
 }
 
-static struct peak find_peak(const struct weft_points *p)
+WEFT_BOTH static struct peak find_peak(const struct weft_points *p)
 {
 	struct peak best = {0};
 	const int reach = WEFT_PEAKS_GRID / 2;
@@ -38,8 +38,8 @@ static struct peak find_peak(const struct weft_points *p)
 }
 
 /* Points within that distance of the ring go to *own; the others are left, or with keep all. */
-static void split_points(struct weft_points *p, const struct weft_rich_ring *ring, double within,
-			 struct weft_points *own, bool keep)
+WEFT_BOTH static void split_points(struct weft_points *p, const struct weft_rich_ring *ring,
+				   double within, struct weft_points *own, bool keep)
 {
 	uint32_t left = 0;
 
@@ -60,8 +60,8 @@ static void split_points(struct weft_points *p, const struct weft_rich_ring *rin
 	p->count = left;
 }
 
-uint32_t weft_peaks_find(struct weft_peaks *w, const struct weft_points *points,
-			 struct weft_rich_ring ring[WEFT_RINGS_MAX])
+WEFT_BOTH uint32_t weft_peaks_find(struct weft_peaks *w, const struct weft_points *points,
+				   struct weft_rich_ring ring[WEFT_RINGS_MAX])
 {
 	uint32_t rings = 0;
 

@@ -22,7 +22,7 @@ struct weft_peaks {
 };
 
 /* As weft_almagest_find. */
-uint32_t weft_peaks_find(struct weft_peaks *work, const struct weft_points *points,
-			 struct weft_rich_ring ring[WEFT_RINGS_MAX]);
+WEFT_BOTH uint32_t weft_peaks_find(struct weft_peaks *work, const struct weft_points *points,
+				   struct weft_rich_ring ring[WEFT_RINGS_MAX]);
 
 #endif

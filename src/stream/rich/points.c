@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "stream/rich/points.h"
 
-void weft_points_of(const struct weft_detector *d, const struct weft_m2egp *event,
-		    uint64_t seen[WEFT_DETECTOR_PMTS / 64 + 1], struct weft_points *points)
+WEFT_BOTH void weft_points_of(const struct weft_detector *d, const struct weft_m2egp *event,
+			      uint64_t seen[WEFT_DETECTOR_PMTS / 64 + 1],
+			      struct weft_points *points)
 {
 	points->count = 0;
 	for (uint32_t i = 0; i < event->hits; i++) {

@@ -12,7 +12,6 @@
 
 #include "stream/detector.h"
 #include "wire/nanet/m2egp.h"
-#include "pool/format_ring.h"
 
 #define WEFT_POINTS_MAX WEFT_M2EGP_MAX_HITS
 #define WEFT_RINGS_MAX	8u
@@ -29,11 +28,12 @@ struct weft_rich_ring {
 
 /* The places of the event's hits: a photomultiplier that stands there twice counts once, a number that
  * the detector does not have is left out. seen: a bit for each number, all zero before and after. */
-void weft_points_of(const struct weft_detector *detector, const struct weft_m2egp *event,
-		    uint64_t seen[WEFT_DETECTOR_PMTS / 64 + 1], struct weft_points *points);
+WEFT_BOTH void weft_points_of(const struct weft_detector *detector, const struct weft_m2egp *event,
+			      uint64_t seen[WEFT_DETECTOR_PMTS / 64 + 1],
+			      struct weft_points *points);
 
 /* How far a point lies from the ring: negative inside. */
-static inline double weft_ring_off(const struct weft_rich_ring *ring, double x, double y)
+WEFT_BOTH static inline double weft_ring_off(const struct weft_rich_ring *ring, double x, double y)
 {
 	double dx = x - ring->x, dy = y - ring->y;
 

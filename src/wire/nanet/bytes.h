@@ -6,8 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "wire/nanet/both.h"
+
 /* 4 or 8 bytes as a number, the least significant first: what most datagrams have, in one load. */
-static inline uint64_t weft_bytes_whole(const uint8_t *at, unsigned int bytes)
+WEFT_BOTH static inline uint64_t weft_bytes_whole(const uint8_t *at, unsigned int bytes)
 {
 	uint64_t value = 0;
 
@@ -22,7 +24,7 @@ static inline uint64_t weft_bytes_whole(const uint8_t *at, unsigned int bytes)
 }
 
 /* The first `bytes` ≤ 8 as a number, the least significant first. */
-static inline uint64_t weft_bytes_little(const uint8_t *at, unsigned int bytes)
+WEFT_BOTH static inline uint64_t weft_bytes_little(const uint8_t *at, unsigned int bytes)
 {
 	uint64_t value = 0;
 

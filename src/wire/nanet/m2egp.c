@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "wire/nanet/m2egp.h"
 
-uint32_t weft_m2egp_parse(const uint8_t *data, size_t bytes, struct weft_m2egp *event)
+WEFT_BOTH uint32_t weft_m2egp_parse(const uint8_t *data, size_t bytes, struct weft_m2egp *event)
 {
 	if (bytes < WEFT_M2EGP_HEADER || bytes < weft_m2egp_bytes(data[5]))
 		return 0;
@@ -15,8 +15,8 @@ uint32_t weft_m2egp_parse(const uint8_t *data, size_t bytes, struct weft_m2egp *
 		if (!weft_bytes_little(pmts + 2 * (size_t)i, 2) != (i >= hits))
 			return 0;
 	*event = (struct weft_m2egp){
-		.fine = data[0],
 		.timestamp = (uint32_t)weft_bytes_little(data + 1, 4),
+		.fine = data[0],
 		.hits = data[5],
 		.board = {data[8], data[9], data[10], data[11]},
 		.rings = data[14],

@@ -32,17 +32,17 @@ struct weft_m2egp {
 	const uint8_t *pmts; /* by weft_m2egp_pmt */
 };
 
-static inline uint32_t weft_m2egp_bytes(uint32_t hits)
+WEFT_BOTH static inline uint32_t weft_m2egp_bytes(uint32_t hits)
 {
 	return WEFT_M2EGP_HEADER + (hits + 7) / 8 * 16;
 }
 
 /* The event at the beginning of data, which lives as long as it is used. The event's bytes; or 0,
  * if they are not all there or are no event. */
-uint32_t weft_m2egp_parse(const uint8_t *data, size_t bytes, struct weft_m2egp *event);
+WEFT_BOTH uint32_t weft_m2egp_parse(const uint8_t *data, size_t bytes, struct weft_m2egp *event);
 
 /* The number of hit i < hits, from 1. */
-static inline uint16_t weft_m2egp_pmt(const struct weft_m2egp *event, uint32_t i)
+WEFT_BOTH static inline uint16_t weft_m2egp_pmt(const struct weft_m2egp *event, uint32_t i)
 {
 	return (uint16_t)weft_bytes_little(event->pmts + 2 * (size_t)i, 2);
 }

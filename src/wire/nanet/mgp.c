@@ -16,7 +16,7 @@ static bool events_are_whole(const uint8_t *data, size_t bytes, uint32_t events)
 	return !bytes;
 }
 
-uint32_t weft_mgp_parse(const uint8_t *data, size_t bytes, struct weft_mgp *mgp)
+WEFT_BOTH uint32_t weft_mgp_parse_header(const uint8_t *data, size_t bytes, struct weft_mgp *mgp)
 {
 	if (bytes < WEFT_MGP_HEADER || bytes > UINT16_MAX)
 		return 0;
@@ -36,7 +36,14 @@ uint32_t weft_mgp_parse(const uint8_t *data, size_t bytes, struct weft_mgp *mgp)
 		return 0;
 	if (mgp->flags & WEFT_MGP_SENT)
 		mgp->sent_ns = weft_bytes_little(data + WEFT_MGP_HEADER, 8);
-	return events_are_whole(data + header, bytes - header, mgp->events) ? header : 0;
+	return header;
+}
+
+uint32_t weft_mgp_parse(const uint8_t *data, size_t bytes, struct weft_mgp *mgp)
+{
+	uint32_t header = weft_mgp_parse_header(data, bytes, mgp);
+
+	return header && events_are_whole(data + header, bytes - header, mgp->events) ? header : 0;
 }
 
 uint32_t weft_mgp_write(const struct weft_mgp *mgp, uint8_t *to)

@@ -35,10 +35,12 @@ struct weft_mgp {
 	uint64_t sent_ns; /* by WEFT_MGP_SENT */
 };
 
-/* Checks the header and each event. Returns the offset of the first event, or 0 if it is no MGP. */
+/* Checks the header alone. Returns the offset of the first event, or 0 if it is no MGP. */
+WEFT_BOTH uint32_t weft_mgp_parse_header(const uint8_t *data, size_t bytes, struct weft_mgp *mgp);
+/* The same, and checks each event. */
 uint32_t weft_mgp_parse(const uint8_t *data, size_t bytes, struct weft_mgp *mgp);
 
-static inline uint32_t weft_mgp_header_bytes(uint8_t flags)
+WEFT_BOTH static inline uint32_t weft_mgp_header_bytes(uint8_t flags)
 {
 	return WEFT_MGP_HEADER + (flags & WEFT_MGP_SENT ? 8 : 0);
 }
