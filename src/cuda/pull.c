@@ -14,6 +14,7 @@
 #define WARP	    32u
 #define BLOCK_WARPS 16u /* more leave too few registers for the loads that each has under way */
 #define WARPS	    128u
+#define TEAM	    16u
 #define WARPS_MOST  512u
 #define LOOKS	    2048u /* at an entry, before others may have the processor, */
 #define ASK	    128u  /* and as often that, before it is asked whether the kernel lives */
@@ -108,10 +109,17 @@ int weft_cuda_pull_begin(void *memory, uint64_t va, void *host, uint64_t len_byt
 	return err;
 }
 
+static unsigned int wanted_number(const char *environment, unsigned int otherwise)
+{
+	const char *given = getenv(environment);
+
+	return given ? (unsigned int)atoi(given) : otherwise;
+}
+
 int weft_cuda_pull_start(void *pull)
 {
-	const char *given = getenv("WEFT_PULL_WARPS");
-	unsigned int warps = given ? (unsigned int)atoi(given) : WARPS, block;
+	unsigned int warps = wanted_number("WEFT_PULL_WARPS", WARPS);
+	unsigned int team = wanted_number("WEFT_PULL_TEAM", TEAM), block;
 	struct pull *p = pull;
 	void *params[] = {&p->args};
 	int err = weft_cuda_push_memory(p->memory);
@@ -120,6 +128,9 @@ int weft_cuda_pull_start(void *pull)
 	if (warps < 2 || warps > WARPS_MOST)
 		warps = WARPS;
 	block = warps < BLOCK_WARPS ? warps : BLOCK_WARPS;
+	p->args.team = team > 1
+			       ? team
+			       : TEAM; /* there are lines for as many teams as that makes at most */
 	if (err)
 		return err;
 	if (p->memory->cuda.cuLaunchKernel(p->function, warps / block, 1, 1, block * WARP, 1, 1, 0,

@@ -2,7 +2,8 @@
 /*
  * What the host and the pull kernel (pull_kernel.c) have in common: a ring in the host's memory, of things to copy from the host's room to
  * the same places of a GPU's memory. The kernel takes them in order: one warp looks at the ring, since a look from the GPU takes
- * as long as a copy. What is small it copies itself; what is large it tells the others in the GPU's memory, and all copy it together.
+ * as long as a copy. What is small it copies itself; what is large it tells the others in the GPU's memory. They are teams, each of which copies
+ * a turn while the others copy the next ones: what is large may be done in any order, what is small is never before what was large.
  *
  * Each word of a line has the tag of the line's turn, so that one look, of all its words at once, tells whether all have come.
  *
@@ -44,7 +45,7 @@ struct weft_pull_ring {
 };
 
 /* In the GPU's memory, all zeros at first: the lines that one warp has read of the ring for all others, with turns of their own; how many
- * of these have copied their share; and how many lines are done. */
+ * warps of a line's team have copied their share; and how many lines are done. */
 struct weft_pull_relay {
 	struct weft_pull_line line[WEFT_PULL_ENTRIES];
 	uint64_t count[WEFT_PULL_ENTRIES];
@@ -54,6 +55,7 @@ struct weft_pull_relay {
 struct weft_pull_args {
 	uint64_t ring, host, gpu, bytes;
 	uint64_t relay; /* a struct weft_pull_relay */
+	uint64_t team;	/* warps, at least, if there are as many */
 };
 
 /* Where turns, from 1 on, have their lines; no line is that of turn 0. */

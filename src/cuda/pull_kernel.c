@@ -87,7 +87,8 @@ WEFT_DEVICE void pull_parts(uint8_t *gpu, const uint8_t *host, const struct entr
 	}
 }
 
-/* All bytes are stored, by this thread or by others that have counted: tells of it, in the GPU's memory and in the host's. */
+/* All bytes are stored, by lanes with which this one has converged or by warps that have counted: tells of it, in the GPU's memory and in the
+ * host's. Its releases are of those bytes, too. */
 WEFT_DEVICE void tell_done(struct weft_pull_ring *ring, uint8_t *gpu, const struct entry *e)
 {
 	uint64_t turn = e->word[WEFT_PULL_TURN];
@@ -108,9 +109,22 @@ WEFT_DEVICE void relay(struct weft_pull_relay *to, uint64_t turn, const struct e
 	weft_put_line(to->line[turn % WEFT_PULL_ENTRIES].word, line);
 }
 
+/* Until the others have finished all that they were given, of which *finished is what is known. */
+WEFT_DEVICE void await_others(const struct weft_pull_relay *relayed, uint64_t given,
+			      uint64_t *finished WEFT_TAKES_SELF)
+{
+	if (*finished == given)
+		return;
+	while (*finished != given) {
+		weft_pause();
+		*finished = weft_look(&relayed->finished);
+	}
+	weft_order(); /* with that before `finished` in copy_turns */
+}
+
 /* The warp that looks at the host's ring. */
 WEFT_DEVICE void take_entries(struct weft_pull_ring *ring, struct weft_pull_relay *relayed,
-			      uint8_t *gpu, const uint8_t *host WEFT_TAKES_SELF)
+			      uint64_t teams, uint8_t *gpu, const uint8_t *host WEFT_TAKES_SELF)
 {
 	const struct share all = {weft_lane(), weft_lanes()};
 	uint64_t given = 0, finished = 0;
@@ -121,24 +135,68 @@ WEFT_DEVICE void take_entries(struct weft_pull_ring *ring, struct weft_pull_rela
 			weft_pause();
 		/* with the fence in publish_line (cuda/pull.c) */
 		weft_order();
-		if (is_end(&e) ||
-		    e.word[WEFT_PULL_BYTES] + e.word[WEFT_PULL_BYTES + 1] > WEFT_PULL_ALONE) {
+		if (is_end(&e))
+			break;
+		if (e.word[WEFT_PULL_BYTES] + e.word[WEFT_PULL_BYTES + 1] > WEFT_PULL_ALONE) {
 			relay(relayed, ++given, &e);
-			if (is_end(&e))
-				return;
 			continue;
 		}
 		/* never before one that was given to the others */
-		while (finished != given) {
-			weft_pause();
-			finished = weft_look(&relayed->finished);
-		}
-		weft_order();
+		await_others(relayed, given, &finished WEFT_GIVES_SELF);
 		pull_parts(gpu, host, &e, &all);
-		weft_order();
 		weft_converge();
 		if (!weft_lane())
 			tell_done(ring, gpu, &e);
+	}
+	/* each team has a turn that ends it; lines may be written anew then */
+	await_others(relayed, given, &finished WEFT_GIVES_SELF);
+	for (uint64_t i = 0; i < teams; i++)
+		relay(relayed, ++given, &e);
+}
+
+/* The warp's place among those that copy. */
+struct member {
+	uint64_t team, teams, warps; /* warps: of its team */
+	struct share share;
+};
+
+WEFT_DEVICE void find_place(struct member *m, uint64_t self, uint64_t copiers, uint64_t team_warps)
+{
+	m->teams = copiers > team_warps ? copiers / team_warps : 1;
+	m->team = self % m->teams;
+	m->warps = copiers / m->teams + (m->team < copiers % m->teams);
+	m->share.self = self / m->teams * weft_lanes() + weft_lane();
+	m->share.step = m->warps * weft_lanes();
+}
+
+/* The turns of a team, each of which is another's for all other teams: so several buffers are under way at once. */
+WEFT_DEVICE void copy_turns(struct weft_pull_ring *ring, struct weft_pull_relay *relayed,
+			    const struct member *m, uint8_t *gpu,
+			    const uint8_t *host WEFT_TAKES_SELF)
+{
+	struct entry e;
+
+	for (uint64_t turn = m->team + 1;; turn += m->teams) {
+		uint64_t *count = &relayed->count[turn % WEFT_PULL_ENTRIES];
+
+		while (!look_for(relayed->line, turn, &e))
+			weft_pause();
+		weft_order_near(); /* with weft_order in relay */
+		if (is_end(&e))
+			return;
+		pull_parts(gpu, host, &e, &m->share);
+		weft_order_near();
+		weft_converge();
+		if (weft_lane())
+			continue;
+		/* the fences on both sides order the other warps' bytes, too */
+		if (weft_add_near(count, 1) + 1 != m->warps)
+			continue;
+		weft_order_near();
+		*count = 0;
+		tell_done(ring, gpu, &e);
+		weft_order(); /* with that behind `finished` in await_others */
+		weft_add_near(&relayed->finished, 1);
 	}
 }
 
@@ -150,35 +208,11 @@ WEFT_KERNEL(weft_pull, weft_pull_args)
 	uint8_t *gpu = weft_at(uint8_t, args.gpu, args.bytes);
 	uint64_t self = (uint64_t)weft_block() * weft_warps() + weft_warp();
 	uint64_t copiers = (uint64_t)weft_blocks() * weft_warps() - 1;
-	struct share s;
-	struct entry e;
+	struct member m;
 
-	if (!self) {
-		take_entries(ring, relayed, gpu, host WEFT_GIVES_SELF);
-		return;
-	}
-	s.self = (self - 1) * weft_lanes() + weft_lane();
-	s.step = copiers * weft_lanes();
-	for (uint64_t turn = 1;; turn++) {
-		uint64_t *count = &relayed->count[turn % WEFT_PULL_ENTRIES];
-
-		while (!look_for(relayed->line, turn, &e))
-			weft_pause();
-		weft_order_near(); /* with weft_order in relay */
-		if (is_end(&e))
-			return;
-		pull_parts(gpu, host, &e, &s);
-		weft_order_near();
-		weft_converge();
-		if (weft_lane())
-			continue;
-		/* the fences on both sides order the other warps' bytes, too */
-		if (weft_add_near(count, 1) + 1 != copiers)
-			continue;
-		weft_order();
-		*count = 0;
-		tell_done(ring, gpu, &e);
-		weft_order(); /* with that behind `finished` in take_entries */
-		weft_add_near(&relayed->finished, 1);
-	}
+	find_place(&m, self ? self - 1 : 0, copiers, args.team);
+	if (self)
+		copy_turns(ring, relayed, &m, gpu, host WEFT_GIVES_SELF);
+	else
+		take_entries(ring, relayed, m.teams, gpu, host WEFT_GIVES_SELF);
 }
