@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/delivery.h"
 #include "process/plugin.h"
 
 #define LANES	8u
@@ -21,14 +22,29 @@ struct weft_stream_trigger_gpu {
 	void *judge;
 };
 
-static int make_gpu(struct weft_stream_line *l)
+/* The driver, and Weft's part for it, which is beside this program only where it has not been installed. */
+static int load_driver(void)
 {
-	int err;
+	struct weft_delivery delivery;
+	char path[PATH_MAX + 32];
 
 	/* beside a kernel that stays nothing may be loaded when it is needed */
 	setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 	if (!dlopen("libcuda.so.1", RTLD_NOW))
 		return -ENOENT;
+	if (weft_delivery_find(&delivery))
+		return -ENOPKG;
+	snprintf(path, sizeof(path), "%s/libweft-cuda.so", delivery.libs);
+	dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	return 0;
+}
+
+static int make_gpu(struct weft_stream_line *l)
+{
+	int err = load_driver();
+
+	if (err)
+		return err;
 	l->gpu = calloc(1, sizeof(*l->gpu));
 	if (!l->gpu)
 		return -ENOMEM;

@@ -11,7 +11,10 @@
 
 #define WAIT_MS 20
 #define LOOK_US 20000 /* between looks whether it is to end */
-#define BUFFERS 128u
+/* How many events all buffers of a line hold at least, and how many buffers it has. */
+#define EVENTS	      (1u << 17)
+#define BUFFERS_LEAST 128u
+#define BUFFERS_MOST  1024u
 
 struct live {
 	const struct weft_stream_trigger *asked;
@@ -150,7 +153,16 @@ static int make_judges(struct live *live, struct weft_stream_line *l)
 	return 0;
 }
 
-/* Buffers have room for all events that end one, and a datagram more; together for some 40 milliseconds of them. */
+static uint32_t buffers_for(uint64_t events)
+{
+	uint64_t buffers = EVENTS / events;
+
+	if (buffers < BUFFERS_LEAST)
+		return BUFFERS_LEAST;
+	return buffers < BUFFERS_MOST ? (uint32_t)buffers : BUFFERS_MOST;
+}
+
+/* Buffers have room for all events that end one, and a datagram more; together for 50 milliseconds of 2.5 million a second. */
 static int open_line(struct live *live, uint32_t number)
 {
 	const struct weft_stream_trigger *asked = live->asked;
@@ -160,7 +172,7 @@ static int open_line(struct live *live, uint32_t number)
 
 	l->asked = asked;
 	l->capture = live->capture;
-	l->buffers = BUFFERS;
+	l->buffers = buffers_for(asked->events);
 	l->buffer_bytes = (uint32_t)asked->events * 128 + 65536;
 	err = to ? weft_sender_open(to, WEFT_SENDER_SEGMENTS, &l->sender) : 0;
 	if (err)

@@ -95,7 +95,7 @@ struct weft_plugin {
 	 * at. It stays from pull_start to pull_stop, and whatever waits for all of its context waits as long: so all kernels of a context
 	 * are begun before the first starts, and ended when the last has stopped. pull_begin: -ENOTSUP, there is no such kernel for this
 	 * device; -ENOMEM; -EIO. pull_start: -EIO. pull_put gives it two parts, and a word that it stores behind them, at an offset:
-	 * what a kernel that acquires that word then sees. pull_wait: until all that was given is there. Both 0 or -EFAULT:
+	 * what a kernel that acquires that word then sees, whether what was given before is there or not. pull_wait: until all that was given is there. Both 0 or -EFAULT:
 	 * the kernel has died, or its context. One thread's at a time.
 	 */
 	int (*pull_begin)(void *memory, uint64_t va, void *host, uint64_t len_bytes, void **pull);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What carries a list to memory of a GPU: the host has room of the same layout, of which parts are copied to the same
- * places there, by the plugin's copy engine, or its kernel where the program has asked for one, in the order of the calls.
+ * places there, by the plugin's copy engine, in the order of the calls, or its kernel where the program has asked for one, in
+ * whatever order.
  *
  * Context: weft_ferry_begin and weft_ferry_end any thread's, the others one thread's at a time.
  */
