@@ -7,19 +7,23 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/delivery.h"
 #include "process/plugin.h"
 
-#define LANES	8u
-#define WAIT_MS 20
+#define LANES	  8u
+#define LANES_FEW 2u /* of algorithms that need more than this of each thread of the GPU */
+#define LARGE	  (64u << 10)
+#define WAIT_MS	  20
 
 struct weft_stream_trigger_gpu {
 	const struct weft_plugin *plugin;
 	void *region; /* the memory of the list, as the plugin knows it */
 	void *judge;
+	uint32_t lanes; /* buffers under way, at most */
 };
 
 /* The driver, and Weft's part for it, which is beside this program only where it has not been installed. */
@@ -28,8 +32,9 @@ static int load_driver(void)
 	struct weft_delivery delivery;
 	char path[PATH_MAX + 32];
 
-	/* beside a kernel that stays nothing may be loaded when it is needed */
+	/* beside a kernel that stays nothing may be loaded when it is needed, nor wait in the same queue as that */
 	setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	if (!dlopen("libcuda.so.1", RTLD_NOW))
 		return -ENOENT;
 	if (weft_delivery_find(&delivery))
@@ -70,19 +75,21 @@ int weft_stream_trigger_gpu_memory(struct weft_stream_line *l, uint64_t bytes)
 
 int weft_stream_trigger_gpu_begin(struct weft_stream_line *l, const struct weft_detector *detector)
 {
+	uint64_t work_bytes = weft_rings_bytes(&l->asked->rings);
 	const struct weft_plugin_judge options = {
 		.detector = detector,
 		.detector_bytes = sizeof(*detector),
-		.work_bytes = weft_rings_bytes(&l->asked->rings),
+		.work_bytes = work_bytes,
 		.room = l->buffer_bytes / WEFT_M2EGP_HEADER,
 		.algorithm = l->asked->rings.algorithm,
 		.drop = l->asked->rings.drop,
-		.lanes = LANES,
+		.lanes = work_bytes > LARGE ? LANES_FEW : LANES,
 	};
 	struct weft_stream_trigger_gpu *g = l->gpu;
 	int err = g->plugin->begin((uintptr_t)l->memory, (uint64_t)l->buffers * l->buffer_bytes,
 				   &g->region);
 
+	g->lanes = options.lanes;
 	return err ? err : g->plugin->judge_begin(g->region, &options, &g->judge);
 }
 
@@ -130,7 +137,7 @@ struct queue {
 /* 0; -EAGAIN: nothing has been told of; -ESHUTDOWN; -EFAULT */
 static int launch_next(struct weft_stream_line *l, struct queue *q)
 {
-	uint32_t lane = (q->first + q->count) % LANES;
+	uint32_t lane = (q->first + q->count) % l->gpu->lanes;
 	struct weft_stream_event *e = &q->event[lane];
 	int err = weft_stream_wait(l->stream, e, q->count ? 0 : WAIT_MS);
 
@@ -167,7 +174,7 @@ static int finish_first(struct weft_stream_line *l, struct queue *q, struct weft
 	take_decisions(j, &judged);
 	weft_stream_judge_send(j, l->capture, e->last_ns, l->sender);
 	weft_stream_judge_count_chain(j);
-	q->first = (q->first + 1) % LANES;
+	q->first = (q->first + 1) % l->gpu->lanes;
 	q->count--;
 	return 0;
 }
@@ -175,15 +182,16 @@ static int finish_first(struct weft_stream_line *l, struct queue *q, struct weft
 void weft_stream_trigger_gpu_run(struct weft_stream_line *l, struct weft_stream_judge *j)
 {
 	struct queue q = {0};
-	int err = 0;
+	int launched = 0, finished = 0;
 
-	while (q.count || err != -ESHUTDOWN) {
-		err = q.count < LANES ? launch_next(l, &q) : 0;
-		if (err != -EFAULT && q.count && finish_first(l, &q, j) == -EFAULT)
-			err = -EFAULT;
-		if (err == -EFAULT) {
+	while (q.count || launched != -ESHUTDOWN) {
+		launched = q.count < l->gpu->lanes ? launch_next(l, &q) : -EAGAIN;
+		finished = q.count && launched != -EFAULT ? finish_first(l, &q, j) : 0;
+		if (launched == -EFAULT || finished == -EFAULT) {
 			l->failed = EFAULT;
 			return;
 		}
+		if (launched && finished)
+			sched_yield(); /* there may be more threads than processors */
 	}
 }
