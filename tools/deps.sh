@@ -13,6 +13,7 @@ table() {
 		demo	perftest util-linux
 		demo-torus	openmpi-bin libopenmpi-dev
 		bench	ucx-utils libfabric-bin qperf iperf3 iproute2 util-linux
+		bench	openmpi-bin netpipe-openmpi netpipe-tcp
 		test	python3-pytest python3-pytest-timeout util-linux procps iproute2 clang-format git
 		test	perftest ibverbs-utils rdmacm-utils
 		check	clang-tidy gcovr strace valgrind gdb

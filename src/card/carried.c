@@ -150,6 +150,16 @@ static enum weft_roce_service service_of(uint8_t type)
 	}
 }
 
+/* Bytes of a message that its packets carry. */
+static uint32_t packet_bytes(const struct weft_carried *c)
+{
+	const struct weft_wire *wire = weft_wire_of(c->hand);
+	uint8_t code = c->hand->hand->path.path_mtu;
+	uint32_t mtu = 128u << (code < 5 ? code : 5);
+
+	return wire->out->medium && mtu == wire->mtu ? wire->out->medium->message_bytes : mtu;
+}
+
 /* Opens the engine with the queue pair's attributes, once that can be entered. */
 static bool open_engine(struct weft_carried *c)
 {
@@ -166,7 +176,7 @@ static bool open_engine(struct weft_carried *c)
 		.qpn = hand->qpn,
 		.dest_qpn = path->dest_qpn,
 		.pkey = WEFT_WIRE_PKEY,
-		.mtu = 128u << (path->path_mtu < 5 ? path->path_mtu : 5),
+		.mtu = packet_bytes(c),
 		.rq_psn = hand->slot->rq_psn & WEFT_ROCE_PSN_MASK,
 		.min_rnr_timer = hand->slot->min_rnr_timer,
 		.max_dest_rd_atomic = path->max_dest_rd_atomic < WEFT_ROCE_FETCHES

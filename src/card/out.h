@@ -24,10 +24,13 @@ struct weft_out_message {
 
 struct weft_out;
 
-/* Another medium than a socket: each packet by itself. */
+/* Another medium than a socket: each packet by itself. No path MTU has the length that fits it best; both ends of a queue pair
+ * have the same medium, and so take the same. */
 struct weft_out_medium {
 	uint8_t *(*reserve)(struct weft_out *out, const uint8_t to[16], uint32_t bytes);
 	void (*commit)(struct weft_out *out, uint32_t bytes);
+	uint32_t
+		message_bytes; /* in a packet of a connected queue pair whose path MTU is the port's */
 };
 
 struct weft_out {

@@ -61,7 +61,8 @@ static void commit(struct weft_out *out, uint32_t bytes)
 	weft_ape_verbs_put(&v->card->engine, v->to, (uint16_t)bytes);
 }
 
-static const struct weft_out_medium torus = {.reserve = reserve, .commit = commit};
+static const struct weft_out_medium torus = {
+	.reserve = reserve, .commit = commit, .message_bytes = WEFT_ROCE_TORUS_MTU};
 
 void weft_torus_verbs_receive(struct weft_torus_card *c, struct weft_ape_coord from,
 			      const uint8_t *payload, uint32_t bytes)

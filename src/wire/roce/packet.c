@@ -81,13 +81,13 @@ bool weft_roce_length_holds(const struct weft_roce_packet *packet, uint32_t mtu)
 	return false;
 }
 
-/* MTUs are powers of two: a packet that must be full has the length of one. */
+/* MTUs are powers of two, but for that of a torus: a packet that must be full has the length of one. */
 static bool length_possible(const struct weft_roce_packet *packet)
 {
 	uint32_t bytes = packet->payload_bytes;
 	bool full = rows[packet->opcode].length == WEFT_ROCE_FULL;
 
-	if (full && (bytes < 256 || bytes & (bytes - 1)))
+	if (full && bytes != WEFT_ROCE_TORUS_MTU && (bytes < 256 || bytes & (bytes - 1)))
 		return false;
 	return weft_roce_length_holds(packet, full ? bytes : WEFT_ROCE_MAX_MTU) &&
 	       bytes <= WEFT_ROCE_MAX_MTU;

@@ -17,7 +17,9 @@
 /* The longest headers: of an atomic request of XRC. */
 #define WEFT_ROCE_HEAD_BYTES (WEFT_ROCE_BTH_BYTES + 4u + 28u)
 #define WEFT_ROCE_MAX_MTU    4096u
-#define WEFT_ROCE_PSN_MASK   0xffffffu
+/* Where 4,096 bytes are all that is carried, with the most headers of a request: whole lines of 64. */
+#define WEFT_ROCE_TORUS_MTU 4032u
+#define WEFT_ROCE_PSN_MASK  0xffffffu
 
 enum weft_roce_service { WEFT_ROCE_RC = 0, WEFT_ROCE_UC = 1, WEFT_ROCE_UD = 3, WEFT_ROCE_XRC = 5 };
 

@@ -94,7 +94,7 @@ struct weft_roce_config {
 	uint32_t qpn, dest_qpn;
 	uint16_t pkey;
 	uint32_t qkey;
-	uint32_t mtu; /* bytes: 256 to 4096 */
+	uint32_t mtu; /* bytes of a message in a packet: 256 to 4096, a multiple of 4 */
 	uint32_t sq_psn, rq_psn;
 	uint8_t timeout;	      /* 4.096 µs · 2^timeout, 0: never */
 	uint8_t retry_cnt, rnr_retry; /* rnr_retry 7: for ever */
