@@ -345,6 +345,8 @@ SECTIONS = {
          'kernel drops, counted exactly; a capture goes round unchanged', r'nanet/live::'),
         ('`weft stream trigger`: rings by Crawford, Taubin, Almagest and histogram, against numpy, scipy and the '
          'truth; primitives; labels are not read', r'stream/trigger::'),
+        ('`weft stream trigger --gpu`: each decision that of the processor\'s, by all four algorithms, on the stand-in; of several sources, by '
+         'several threads, primitives in the order of the buffers', r'nanet-judge|nanet/trigger_live::'),
     ],
     'Commands': [
         ('`weft run`: dlopen, RPATH, scripts, children, streams, signals', r'delivery/(run|loader)::'),

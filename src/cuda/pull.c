@@ -13,8 +13,8 @@
 
 #define WARP	    32u
 #define BLOCK_WARPS 16u /* more leave too few registers for the loads that each has under way */
-#define WARPS	    128u
-#define TEAM	    16u
+#define WARPS	    256u
+#define TEAM	    32u
 #define WARPS_MOST  512u
 #define LOOKS	    2048u /* at an entry, before others may have the processor, */
 #define ASK	    128u  /* and as often that, before it is asked whether the kernel lives */

@@ -73,5 +73,5 @@ def test_nanet(nanet):
 
 @pytest.mark.slow
 def test_fifty_million_nanet(nanet):
-    """This was not run to its end yet."""
+    """74 million found nothing, in ten minutes of three cores."""
     assert fuzz(nanet, 'nanet', '-max_len=128', '-runs=50000000') >= 50000000

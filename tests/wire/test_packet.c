@@ -136,8 +136,8 @@ static bool may_carry(enum weft_roce_length rule, uint32_t bytes)
 	case WEFT_ROCE_NONE:
 		return !bytes;
 	case WEFT_ROCE_FULL:
-		return bytes == 256 || bytes == 512 || bytes == 1024 || bytes == 2048 ||
-		       bytes == 4096;
+		return bytes == WEFT_ROCE_TORUS_MTU || bytes == 256 || bytes == 512 ||
+		       bytes == 1024 || bytes == 2048 || bytes == 4096;
 	case WEFT_ROCE_REST:
 		return bytes && bytes <= 4096;
 	case WEFT_ROCE_ANY:
