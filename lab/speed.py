@@ -99,15 +99,14 @@ class Measured:
         self.add(f'srq_lat{pool}', self.machines.pair, 'ib_send_lat', *ASKED, '-s', 8, '--use-srq')
         self.add(f'ud_lat{pool}', self.machines.pair, 'ib_send_lat', *ASKED, '-s', 8, '-c', 'UD')
 
-    def requests(self):
-        self.reliable()
+    def within_a_guest(self):
         for verb in ('write', 'send'):
             self.add(f'{verb}_lat_near', self.near, f'ib_{verb}_lat', *LATENCY, '-s', 8)
 
     def plain(self):
         """On a pool without atomics, between rounds with."""
         self.machines.make_anew([])
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS - 1):
             self.reliable(PLAIN)
         self.asking(PLAIN)
         self.machines.make_anew(self.machines.backing.options)
@@ -126,8 +125,10 @@ class Measured:
 
     def all(self):
         for each in range(ROUNDS):
-            self.requests()
-            if each == 0:
+            self.reliable()
+            if each:
+                self.within_a_guest()
+            else:
                 self.add('write_lat_64', self.machines.pair, 'ib_write_lat', *LATENCY, '-s', 64)
                 self.asking()
                 self.plain()
