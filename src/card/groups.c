@@ -65,6 +65,7 @@ static void want(struct weft_groups *g, const uint8_t gid[16])
 	if (g->count == WEFT_GROUPS || weft_udp_open(&config, &g->group[g->count].udp))
 		return;
 	memcpy(g->group[g->count].gid, gid, 16);
+	g->group[g->count].empty_ns = 0;
 	g->group[g->count++].wanted = true;
 }
 
