@@ -203,8 +203,7 @@ static int make_all(struct judge *j, const struct weft_plugin_judge *o)
 
 static unsigned int warps_wanted(void)
 {
-	const char *given = getenv("WEFT_JUDGE_WARPS");
-	unsigned int warps = given ? (unsigned int)atoi(given) : WARPS;
+	unsigned int warps = weft_cuda_number("WEFT_JUDGE_WARPS", WARPS);
 
 	return warps && warps <= WARPS_MOST ? warps : WARPS;
 }

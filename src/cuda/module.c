@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Where the kernels are that this library loads into contexts of programs. */
+/* The kernels that this library loads into contexts of programs: where they are, and what the environment says of them. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
@@ -39,6 +39,13 @@ static void *read_module(const char *path)
 		return image;
 	free(image);
 	return NULL;
+}
+
+unsigned int weft_cuda_number(const char *environment, unsigned int otherwise)
+{
+	const char *given = getenv(environment);
+
+	return given ? (unsigned int)atoi(given) : otherwise;
 }
 
 int weft_cuda_load(const struct weft_cuda *cuda, const char *file, const char *environment,

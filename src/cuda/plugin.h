@@ -45,6 +45,8 @@ void weft_cuda_unpin(void *pin);
  * compiles for its GPU. With the context pushed. 0 or -ENOTSUP; *module is to be unloaded unless it is NULL. */
 int weft_cuda_load(const struct weft_cuda *cuda, const char *file, const char *environment,
 		   const char *kernel, weft_cu_module *module, weft_cu_function *function);
+/* What the environment says of a kernel's size, if it does. */
+unsigned int weft_cuda_number(const char *environment, unsigned int otherwise);
 
 /* judge.c: see struct weft_plugin. */
 int weft_cuda_allocate(uint32_t device, uint64_t len_bytes, uint64_t *va);

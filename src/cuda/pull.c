@@ -109,17 +109,10 @@ int weft_cuda_pull_begin(void *memory, uint64_t va, void *host, uint64_t len_byt
 	return err;
 }
 
-static unsigned int wanted_number(const char *environment, unsigned int otherwise)
-{
-	const char *given = getenv(environment);
-
-	return given ? (unsigned int)atoi(given) : otherwise;
-}
-
 int weft_cuda_pull_start(void *pull)
 {
-	unsigned int warps = wanted_number("WEFT_PULL_WARPS", WARPS);
-	unsigned int team = wanted_number("WEFT_PULL_TEAM", TEAM), block;
+	unsigned int warps = weft_cuda_number("WEFT_PULL_WARPS", WARPS);
+	unsigned int team = weft_cuda_number("WEFT_PULL_TEAM", TEAM), block;
 	struct pull *p = pull;
 	void *params[] = {&p->args};
 	int err = weft_cuda_push_memory(p->memory);
@@ -128,9 +121,8 @@ int weft_cuda_pull_start(void *pull)
 	if (warps < 2 || warps > WARPS_MOST)
 		warps = WARPS;
 	block = warps < BLOCK_WARPS ? warps : BLOCK_WARPS;
-	p->args.team = team > 1
-			       ? team
-			       : TEAM; /* there are lines for as many teams as that makes at most */
+	/* there are lines for as many teams as two warps each make */
+	p->args.team = team > 1 ? team : TEAM;
 	if (err)
 		return err;
 	if (p->memory->cuda.cuLaunchKernel(p->function, warps / block, 1, 1, block * WARP, 1, 1, 0,
