@@ -61,14 +61,15 @@ class Measured:
         """Between two processes of the first guest; the other one stands still."""
         guest, argv = self.machines.guests[0], [self.machines.weft, 'run', '--pool', FILE, '--', *words, '-p', PORT]
         with self.machines.guests[1].paused():
-            return pooled.timed(lambda: self.between([(guest, argv), (guest, [*argv, '127.0.0.1'])], WEFT_NIC='off'))
+            return self.between([(guest, argv), (guest, [*argv, '127.0.0.1'])], WEFT_NIC='off')
 
     def soft(self, *words):
         """Over rdma_rxe, by the guests' own libibverbs."""
         server, client = self.machines.guests[:2]
         argv = [*words, '-x', GID_OF_IPV4, '-p', PORT]
-        return pooled.timed(lambda: self.between([(server, argv), (client, [*argv, server.address])], root=True))
+        return self.between([(server, argv), (client, [*argv, server.address])], root=True)
 
+    @pooled.timed
     def between(self, sides, **options):
         (server, words), (client, argv) = sides
         listener = server.start(*words, **options)
