@@ -119,7 +119,7 @@ struct weft_machine {
 	uint32_t (*self)(void *context);
 	/* There is deferred work; what makes the nic go on should look soon. */
 	void (*kick)(void *context);
-	/* For completions that bear their time, of queues that want it: CLOCK_MONOTONIC, or its like. */
+	/* CLOCK_MONOTONIC, or its like: for completions that bear their time, and for waits that begin. */
 	uint64_t (*stamp_ns)(void *context);
 };
 

@@ -135,8 +135,8 @@ static inline uint64_t weft_nic_stamp_for(const struct weft_nic *nic, uint16_t m
 
 /* ---- What makes it go on ---- */
 
-/* Tries again what waits, and ends what has waited too long. now_ns: by any clock that never goes back, and
- * the same for all calls. The next look is due in at most the returned time, UINT64_MAX: never. */
+/* Tries again what waits, and ends what has waited too long. now_ns: by the clock of the machine's stamp_ns. The
+ * next look is due in at most the returned time, UINT64_MAX: never. */
 uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uint64_t now_ns);
 /* The helper was signalled: queue pairs that their peers found at fault, and those whose completions were
  * lost, go to error. Whether some were locked: look again soon. */

@@ -323,18 +323,17 @@ static struct weft_qp *take_waiting(struct weft_nic *nic)
 	return qp;
 }
 
-/* How long the next request may still wait for its peer; 0: too long. It was first tried in this look, or earlier. */
-static uint64_t patience_left_ns(struct weft_qp *qp, bool first, uint64_t now_ns)
+/* How long the next request may still wait for its peer; 0: too long. A wait begins with a time from behind the try
+ * that found the reason for it: the look's own may be long past when its thread had no core. */
+static uint64_t patience_left_ns(struct weft_qp *qp, uint64_t now_ns)
 {
 	uint64_t patience = patience_ns(qp);
 
 	if (qp->awaited == WEFT_DONE || qp->state != WEFT_QPS_RTS)
 		return UINT64_MAX;
-	/* now_ns is from before what went before it, which may have taken long: its wait begins at the next look */
-	if (!qp->deadline_ns && first)
-		return 1;
 	if (!qp->deadline_ns)
-		qp->deadline_ns = patience == UINT64_MAX ? UINT64_MAX : now_ns + patience;
+		qp->deadline_ns =
+			patience == UINT64_MAX ? UINT64_MAX : weft_nic_stamp_ns(qp->nic) + patience;
 	return now_ns < qp->deadline_ns ? qp->deadline_ns - now_ns : 0;
 }
 
@@ -354,7 +353,7 @@ static void give_up(struct weft_qp *qp)
 static bool progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_t now_ns,
 			 uint64_t *due_ns)
 {
-	uint64_t left_ns, next = weft_sq_next_issue(qp);
+	uint64_t left_ns;
 
 	*due_ns = UINT64_MAX;
 	if (qp->under_way && !qp->drains)
@@ -367,7 +366,7 @@ static bool progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_
 		return false;
 	if (qp->drains)
 		*due_ns = DRAINS_EACH_NS;
-	left_ns = patience_left_ns(qp, weft_sq_next_issue(qp) != next, now_ns);
+	left_ns = patience_left_ns(qp, now_ns);
 	if (!left_ns) {
 		qp->waits = false;
 		give_up(qp);
