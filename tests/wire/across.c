@@ -383,7 +383,7 @@ static void suffer(const struct across_error *e)
 	say('r');
 	if (hear_any() != 'd')
 		return;
-	if (!end_is_rxe() && end_event() != e->event)
+	if (!end_is_rxe() && end_event(e->event) != e->event)
 		wrong("another event than there must be");
 	if (!e->receive_bytes)
 		return;

@@ -63,8 +63,9 @@ bool end_poll(struct across_done *done);
 /* Something to do while waiting for fd (-1: nothing), for some milliseconds at most. Whether fd is
  * readable. */
 bool end_turn(int fd);
-/* The event that this end's responder has raised, or COMM_EST if none. Not to be asked of rxe, which raises none. */
-enum weft_event end_event(void);
+/* The event that this end's responder has raised, or COMM_EST if none. One that is expected is waited for. Not to be asked of
+ * rxe, which raises none. */
+enum weft_event end_event(enum weft_event expected);
 bool end_is_rxe(void);
 void end_say(void);
 

@@ -144,7 +144,7 @@ bool end_turn(int fd)
 	return lan_turn(&lan, fd, 20);
 }
 
-enum weft_event end_event(void)
+enum weft_event end_event(enum weft_event expected)
 {
 	return q->event;
 }

@@ -15,7 +15,8 @@
 
 #define ENDS	 (2 * ACROSS_DEPTH)
 #define LIST	 3u /* pieces of a message */
-#define EVENT_MS 300
+#define EVENT_MS 10000
+#define NONE_MS	 300 /* after which no event comes */
 #define TURN_NS	 20000
 
 static struct ibv_cq *cq;
@@ -230,12 +231,13 @@ bool end_turn(int fd)
 	return fd >= 0 && poll(&wait, 1, 100) > 0;
 }
 
-enum weft_event end_event(void)
+enum weft_event end_event(enum weft_event expected)
 {
 	struct pollfd told = {memory.context->async_fd, POLLIN, 0};
 	struct ibv_async_event event;
+	int ms = expected == WEFT_EVENT_COMM_EST ? NONE_MS : EVENT_MS;
 
-	while (poll(&told, 1, EVENT_MS) > 0 && !ibv_get_async_event(memory.context, &event)) {
+	while (poll(&told, 1, ms) > 0 && !ibv_get_async_event(memory.context, &event)) {
 		ibv_ack_async_event(&event);
 		if (event.event_type != IBV_EVENT_COMM_EST)
 			return (enum weft_event)event.event_type;
