@@ -19,7 +19,7 @@
 	X(env, "print what a shell has to export so that its programs run over Weft")              \
 	X(info, "show a pool: members, queue pairs, memory regions, counters")                     \
 	X(doctor, "say what is wrong on this machine and what to do")                              \
-	X(pool, "list pools, remove one, give back what dead programs left in it")                 \
+	X(pool, "list, create, test and remove pools, give back what dead programs left in one")   \
 	X(host, "hosts of a pool that several machines share: list them, become one")              \
 	X(nic, "cards: list those that carry requests to other hosts, start and end them")         \
 	X(torus, "a torus of software cards on this host")                                         \

@@ -38,7 +38,7 @@ static int load_driver(void)
 	if (!dlopen("libcuda.so.1", RTLD_NOW))
 		return -ENOENT;
 	if (weft_delivery_find(&delivery))
-		return -ENOPKG;
+		return -ELIBACC;
 	snprintf(path, sizeof(path), "%s/libweft-cuda.so", delivery.libs);
 	dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	return 0;
@@ -100,6 +100,8 @@ const char *weft_stream_trigger_gpu_why(int err)
 		return "there is no libcuda.so.1";
 	case -ENOPKG:
 		return weft_plugin_missing();
+	case -ELIBACC:
+		return "libweft-cuda.so lies with Weft's libraries, which were not found";
 	case -ENODEV:
 		return "there is no such GPU";
 	case -ENOTSUP:

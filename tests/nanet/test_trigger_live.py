@@ -2,6 +2,8 @@
 """`weft stream trigger` of several sources, by several threads, and on a GPU (the stand-in): it decides as it does for a file, and the
 primitives of a source leave in the order of its buffers."""
 import contextlib
+import shutil
+import subprocess
 import time
 
 import pytest
@@ -99,3 +101,11 @@ def test_no_driver(monkeypatch, tmp_path):
     if any((folder / 'libcuda.so.1').exists() for folder in map(type(tmp_path), ('/usr/lib/x86_64-linux-gnu', '/usr/lib64'))):
         pytest.skip('there is a driver')
     assert 'libcuda.so.1' in stream('trigger', '--from', 'udp::0', '--gpu', 0, ok=False).stderr
+
+
+@pytest.mark.usefixtures('soft')
+def test_no_plugin(tmp_path):
+    """A `weft` without its libraries beside it."""
+    done = subprocess.run([shutil.copy(BUILD / 'weft', tmp_path), 'stream', 'trigger', '--from', 'udp::0', '--gpu', '0'],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and 'the GPU: libweft-cuda.so lies with' in done.stderr
