@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "cm/agent.h"
+#include "nic/limits.h"
 
 #define ANSWER_TIMEOUT 20u /* code: 4.3 s, as Linux's rdma_cm has it */
 #define CM_RETRIES     15u
 #define MOST_RETRIES   7u
-#define ACK_DELAY      15u /* as the device says */
 
 static uint32_t at_most(uint32_t value, uint32_t limit)
 {
@@ -81,7 +81,7 @@ static void fill_path(const struct weft_cm_id *id, struct weft_mad_path *path)
 	path->hop_limit = id->path.hop_limit;
 	path->sl = id->path.sl;
 	/* what the other end waits for our answers */
-	path->ack_timeout = weft_conn_ack_timeout(id->ack_timeout, ACK_DELAY);
+	path->ack_timeout = weft_conn_ack_timeout(id->ack_timeout, WEFT_ACK_DELAY);
 }
 
 static void fill_req(const struct weft_cm_id *id, const struct rdma_conn_param *p, uint64_t service,
@@ -207,7 +207,7 @@ static int accept_id(struct weft_cm_id *id, const struct rdma_conn_param *p)
 			  : id->conn.responder_resources;
 		rep->initiator_depth = p ? depth(p->initiator_depth, id->conn.initiator_depth)
 					 : id->conn.initiator_depth;
-		rep->ack_delay = ACK_DELAY;
+		rep->ack_delay = WEFT_ACK_DELAY;
 		rep->flow_control = p && p->flow_control;
 		rep->rnr_retries = p ? at_most(p->rnr_retry_count, MOST_RETRIES) : MOST_RETRIES;
 	}

@@ -11,5 +11,7 @@
 #define WEFT_MTU	   4096u /* a datagram's most */
 #define WEFT_GRH_BYTES	   40u
 #define WEFT_QPN_MULTICAST 0xffffffu
+/* How long an answer may be under way in the device, as a code of timeouts: 4.096 µs times two to its power. */
+#define WEFT_ACK_DELAY 15u
 
 #endif

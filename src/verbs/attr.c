@@ -58,7 +58,7 @@ void weft_attr_device(struct ibv_device_attr *attr)
 		.max_mcast_qp_attach = WEFT_MEMBER_GROUPS,
 		.max_total_mcast_qp_attach = WEFT_MEMBER_GROUPS,
 		.max_pkeys = WEFT_PKEYS,
-		.local_ca_ack_delay = 15,
+		.local_ca_ack_delay = WEFT_ACK_DELAY,
 		.phys_port_cnt = WEFT_PORT,
 	};
 }

@@ -8,10 +8,10 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <sys/uio.h>
 
 #include "card/torus/torus.h"
 #include "link/crc32c.h"
+#include "process/reach.h"
 
 static void send_beat(void *owner, unsigned int cable, const struct weft_ape_beat *beat)
 {
@@ -70,24 +70,6 @@ static bool in_pool(struct weft_torus_card *c, const struct weft_torus_guest *g,
 	return true;
 }
 
-/* The witness says that the number is still that program's (pool/witness.h). */
-static bool in_place(uint32_t pid, uint64_t witness, uint64_t addr, uint8_t *here, uint32_t bytes,
-		     bool write)
-{
-	uint8_t seen = 0;
-	struct iovec local[2] = {{&seen, 1}, {here, bytes}};
-	struct iovec remote[3] = {{(void *)(uintptr_t)witness, 1},
-				  {(void *)(uintptr_t)addr, bytes - 1},
-				  {(void *)(uintptr_t)(addr + bytes - 1), 1}};
-	ssize_t copied;
-
-	if (!pid)
-		return false;
-	copied = write ? process_vm_writev((pid_t)pid, local, 2, remote, 3, 0)
-		       : process_vm_readv((pid_t)pid, local, 2, remote, 3, 0);
-	return copied == (ssize_t)bytes + 1;
-}
-
 static bool copy_guest(struct weft_torus_card *c, unsigned int process, uint64_t addr, void *here,
 		       uint32_t bytes, bool write)
 {
@@ -102,7 +84,8 @@ static bool copy_guest(struct weft_torus_card *c, unsigned int process, uint64_t
 	if (weft_pool_visit_holds(c->pool, g->member, g->owner >> 16, &pid, &witness))
 		done = addr - g->base < c->pool->bytes
 			       ? in_pool(c, g, addr - g->base, here, bytes, write)
-			       : in_place(pid, witness, addr, here, bytes, write);
+			       : pid && !weft_reach_by_kernel((pid_t)pid, witness, addr, here,
+							      bytes, write);
 	weft_pool_depart(c->pool);
 	return done;
 }
