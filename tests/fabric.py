@@ -56,7 +56,7 @@ class Fabric(pairs.Fabric):
 
     def program(self, name):
         """The path of a program of the tests or bench, where the user can run it."""
-        folders = ('tests/programs', 'tests/torus', 'tests/nanet', 'tests/cli', 'tests/differential', 'tests/wire', 'tests/lab', 'bench', 'examples', 'examples/torus')
+        folders = ('tests/programs', 'tests/torus', 'tests/nanet', 'tests/cli', 'tests/differential', 'tests/wire', 'tests/lab', 'tests/hosts', 'bench', 'examples', 'examples/torus')
         source = next(path for folder in folders
                       if (path := BUILD / folder / name).exists())
         copy = self.home / name

@@ -7,7 +7,6 @@ import struct
 import subprocess
 
 import pytest
-from fabric import BUILD
 from pairs import wait_for
 
 F_OFD_GETLK = 36
@@ -146,12 +145,12 @@ def test_nearly_all_is_segments(two, hosts):
     """Each host fills its segments, all at once: tables are as large as the pool warrants, and no page is had twice."""
     done = two.command_line('pool', 'create', two.pool, '--hosts', hosts, '--bytes', 256 * MIB)
     assert (done.returncode, done.stderr) == (0, '')
-    room = BUILD / 'tests' / 'hosts' / 'hosts-room'
+    room = two.program('hosts-room')
     processes = []
     taken = 0
     try:
         for host in range(hosts):
-            processes.append(subprocess.Popen([room, str(host + 1)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            processes.append(subprocess.Popen([*two.prefix, room, str(host + 1)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                               env={**two.env, 'WEFT_POOL': two.pool, 'WEFT_HOST': str(host)}))
         for process in processes:
             has, dirty = map(int, process.stdout.readline().split())
