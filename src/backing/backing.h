@@ -38,8 +38,9 @@ enum weft_backing_can {
 };
 
 /* What to do about the process that holds the lock. */
-#define WEFT_BACKING_ADVICE "continue it (kill -CONT, docker unpause, the debugger) or end it"
-#define WEFT_BACKING_STUCK  "its lock is held by a process that does not go on"
+#define WEFT_BACKING_ADVICE    "continue it (kill -CONT, docker unpause, the debugger) or end it"
+#define WEFT_BACKING_HAS_HOSTS "the pool has several hosts: name it shm:PATH"
+#define WEFT_BACKING_STUCK     "its lock is held by a process that does not go on"
 
 /* What a pool of several hosts is made with. */
 struct weft_backing_plan {

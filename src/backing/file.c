@@ -151,7 +151,7 @@ int weft_file_check(int fd, bool own, uint64_t signature, uint64_t *bytes, const
 	if (err)
 		return err;
 	if (header.hosts != 1) {
-		*why = "the pool has several hosts: name it shm:PATH";
+		*why = WEFT_BACKING_HAS_HOSTS;
 		return -EPROTO;
 	}
 	if ((uint64_t)st.st_size != header.file_bytes || header.file_bytes < SMALLEST ||

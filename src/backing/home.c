@@ -30,6 +30,16 @@ static int parse_host(const char *text, uint32_t hosts, uint32_t *host)
 	return 0;
 }
 
+/* Good until the thread's next call. */
+static const char *host_range(uint32_t hosts)
+{
+	static _Thread_local char text[80];
+
+	snprintf(text, sizeof(text), "WEFT_HOST, or --host: the hosts of the pool are 0 to %u",
+		 hosts - 1);
+	return text;
+}
+
 int weft_home_path(const struct weft_pool_header *header, char path[PATH_MAX], uint32_t *host,
 		   const char **why)
 {
@@ -37,7 +47,7 @@ int weft_home_path(const struct weft_pool_header *header, char path[PATH_MAX], u
 	uint32_t found = 0;
 
 	if (text && *text) {
-		*why = "WEFT_HOST, or --host, is the number of no host of the pool";
+		*why = host_range(header->hosts);
 		if (parse_host(text, header->hosts, host))
 			return -EINVAL;
 		weft_home_path_of(header, *host, path);
@@ -50,12 +60,14 @@ int weft_home_path(const struct weft_pool_header *header, char path[PATH_MAX], u
 		*host = i;
 		found++;
 	}
-	*why = found ? "several hosts of the pool have their homes here: WEFT_HOST=NUMBER says "
-		       "which"
-		     : "no host of the pool has its home here: WEFT_HOST=NUMBER makes one";
-	if (found == 1)
-		weft_home_path_of(header, *host, path);
-	return found == 1 ? 0 : -ENOENT;
+	*why = "several hosts of the pool have their homes here: WEFT_HOST=NUMBER says which";
+	if (found > 1)
+		return -EINVAL;
+	*why = "no host of the pool has its home here: WEFT_HOST=NUMBER makes one";
+	if (!found)
+		return -ENOENT;
+	weft_home_path_of(header, *host, path);
+	return 0;
 }
 
 static int open_home(const char *path, const char **why)

@@ -15,6 +15,7 @@
 
 #include "backing/private.h"
 #include "pool/format.h"
+#include "pool/format_home.h"
 #include "pool/format_host.h"
 
 #define LOOK_US	 10000u
@@ -111,8 +112,20 @@ static bool read_header(int fd, struct weft_pool_header *header)
 	return true;
 }
 
+/* Whether it is the home with which the host came last: another machine's process that was refused the number has left one as well. */
+static bool is_its_home(int fd, const struct weft_pool_host *host)
+{
+	struct weft_pool_home home;
+
+	/* acquire: pairs with the release in begin_life (pool/host.c) */
+	return pread(fd, &home, sizeof(home), WEFT_OFF_HOME) == sizeof(home) &&
+	       home.life == atomic_load_explicit(&host->life, memory_order_acquire) &&
+	       home.id == atomic_load_explicit(&host->home, memory_order_relaxed);
+}
+
 /* Whether a member holds a lock of the host's home. -ENOENT or open(2)'s: it is not here, or not ours to look at. */
-static int is_home_held(const struct weft_pool_header *header, uint32_t host)
+static int is_home_held(const struct weft_pool_header *header, uint32_t host,
+			const struct weft_pool_host *at)
 {
 	struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	char home[PATH_MAX];
@@ -123,6 +136,8 @@ static int is_home_held(const struct weft_pool_header *header, uint32_t host)
 	if (fd < 0)
 		return -errno;
 	err = fcntl(fd, F_OFD_GETLK, &all) ? -errno : all.l_type != F_UNLCK;
+	if (!err && at && !is_its_home(fd, at))
+		err = -ENOENT;
 	close(fd);
 	return err;
 }
@@ -141,10 +156,13 @@ static uint64_t beats(const struct weft_pool_host *hosts, uint64_t of)
  * where they are, as of a pool of another version. */
 static bool any_lives(const struct weft_pool_header *header, const struct weft_pool_host *hosts)
 {
+	/* of a header that nothing has checked */
+	uint64_t silence_ms = header->silence_ms < WEFT_SILENCE_MOST_MS ? header->silence_ms
+									: WEFT_SILENCE_MOST_MS;
 	uint64_t elsewhere = 0, before;
 
 	for (uint32_t i = 0; i < header->hosts && i < WEFT_HOSTS; i++) {
-		int held = is_home_held(header, i);
+		int held = is_home_held(header, i, hosts ? &hosts[i] : NULL);
 
 		if (held > 0)
 			return true;
@@ -153,8 +171,7 @@ static bool any_lives(const struct weft_pool_header *header, const struct weft_p
 			elsewhere |= 1ull << i;
 	}
 	before = elsewhere ? beats(hosts, elsewhere) : 0;
-	for (uint64_t us = 0; elsewhere && us < (uint64_t)header->silence_ms * US_IN_MS;
-	     us += LOOK_US) {
+	for (uint64_t us = 0; elsewhere && us < silence_ms * US_IN_MS; us += LOOK_US) {
 		usleep(LOOK_US);
 		if (beats(hosts, elsewhere) != before)
 			return true;
@@ -209,7 +226,10 @@ int weft_hosts_check(int fd, uint64_t signature, struct weft_pool_header *header
 	if (header->hosts == 1 && !header->pool_id)
 		return -EPROTO;
 	*why = "the pool's header says of hosts or a size that cannot be";
-	return header->file_bytes > bytes || find_parts(header, parts) ? -EPROTO : 0;
+	if (header->file_bytes > bytes || find_parts(header, parts))
+		return -EPROTO;
+	*why = "the pool's header says of a silence that cannot be";
+	return header->silence_ms > WEFT_SILENCE_MOST_MS ? -EPROTO : 0;
 }
 
 static int open_memory(const char *file, const char **why)
@@ -276,6 +296,12 @@ int weft_hosts_check_plan(const struct weft_backing_plan *plan, uint64_t bytes,
 {
 	*why = "a pool has 1, 2, 4, 8, 16, 32 or 64 hosts";
 	if (!plan->hosts || plan->hosts > WEFT_HOSTS || plan->hosts & (plan->hosts - 1))
+		return -EINVAL;
+	*why = "a host is silent after 1 to 60000 ms";
+	if (!plan->silence_ms || plan->silence_ms > WEFT_SILENCE_MOST_MS)
+		return -EINVAL;
+	*why = "a pool has at most 256 GiB";
+	if (bytes > WEFT_SEGMENTS * WEFT_SEGMENT)
 		return -EINVAL;
 	*why = "so small a pool has no segment for each of its hosts";
 	weft_parts_plan(plan->hosts, bytes, parts);

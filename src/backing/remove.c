@@ -8,25 +8,26 @@
 #include "backing/private.h"
 #include "pool/format.h"
 
-static bool is_pool(int fd)
+static bool is_pool(const struct weft_pool_header *header)
 {
-	uint64_t magic;
-
-	return pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) &&
-	       (magic == WEFT_POOL_MAGIC || magic == WEFT_POOL_MAKING);
+	return header->magic == WEFT_POOL_MAGIC || header->magic == WEFT_POOL_MAKING;
 }
 
 static int remove_unused(const char *path, int fd, bool own, const char **why)
 {
+	struct weft_pool_header header = {.magic = 0};
 	struct stat st, now;
 	int err;
 
 	*why = "the pool file cannot be looked at";
-	if (fstat(fd, &st))
+	if (fstat(fd, &st) || pread(fd, &header, sizeof(header), 0) < 0)
 		return -errno;
 	*why = "the file is not a pool";
 	/* the user's own pool has a name of ours: what stands there half made is ours, too */
-	if (!S_ISREG(st.st_mode) || (!is_pool(fd) && !own))
+	if (!S_ISREG(st.st_mode) || (!is_pool(&header) && !own))
+		return -EPROTO;
+	*why = WEFT_BACKING_HAS_HOSTS;
+	if (header.magic == WEFT_POOL_MAGIC && header.pool_id)
 		return -EPROTO;
 	*why = "programs use the pool";
 	if (weft_lock_any_held(fd))

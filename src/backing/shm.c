@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -75,6 +76,31 @@ static int reserve_tables(int fd, const struct weft_parts *parts, uint64_t bytes
 					    hosts_bytes);
 }
 
+/* Nothing is lost in a file that is empty, has a first page of zeros, or was a pool of several hosts, damaged or not. */
+static int check_free(int fd, const struct stat *st, const char **why)
+{
+	uint8_t page[WEFT_PAGE] = {0};
+	struct weft_pool_header header;
+	ssize_t n = pread(fd, page, sizeof(page), 0);
+
+	*why = "the pool is not a regular file";
+	if (!S_ISREG(st->st_mode))
+		return -EPROTO;
+	*why = "the file cannot be read";
+	if (n < 0)
+		return -errno;
+	memcpy(&header, page, sizeof(header));
+	*why = "the file is a pool of one host: weft pool rm removes it";
+	if ((header.magic == WEFT_POOL_MAGIC || header.magic == WEFT_POOL_MAKING) &&
+	    !header.pool_id)
+		return -EPROTO;
+	*why = "the file has other contents: remove it first";
+	if (header.magic == WEFT_POOL_MAGIC || header.magic == WEFT_POOL_MAKING ||
+	    (!header.magic && header.version == WEFT_POOL_VERSION && header.pool_id))
+		return 0;
+	return page[0] || memcmp(page, page + 1, sizeof(page) - 1) != 0 ? -EPROTO : 0;
+}
+
 static int create_file(const char *path, const struct weft_backing_plan *plan, uint64_t signature,
 		       const char **why)
 {
@@ -90,8 +116,7 @@ static int create_file(const char *path, const struct weft_backing_plan *plan, u
 	*why = "the pool file cannot be made";
 	if (fd < 0)
 		return -errno;
-	*why = "the pool is not a regular file";
-	err = fstat(fd, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -EPROTO;
+	err = fstat(fd, &st) ? -errno : check_free(fd, &st, why);
 	if (!err)
 		err = weft_hosts_take(fd, why);
 	if (!err) {

@@ -228,15 +228,14 @@ static int set_list(const struct list *l, char *const ours[],
 
 static int set_pool(const char *pool, int (*set)(const char *name, const char *value))
 {
+	/* as backing/shm.c, backing/pci.c and backing/dax.c have it */
+	const char *kind = strncmp(pool, "shm:", 4) ? "" : "shm:", *file = pool + strlen(kind);
 	char *cwd, *absolute;
 
-	/* as backing/shm.c, backing/pci.c and backing/dax.c have it */
-	if (pool[0] == '/' || !strncmp(pool, "shm:/", 5) || !strncmp(pool, "pci:", 4) ||
-	    !strncmp(pool, "dax:", 4))
+	if (file[0] == '/' || !strncmp(pool, "pci:", 4) || !strncmp(pool, "dax:", 4))
 		return set("WEFT_POOL", pool);
 	cwd = getcwd(NULL, 0);
-	absolute = cwd ? concat(cwd, pool) : NULL;
-	if (!absolute) {
+	if (!cwd || asprintf(&absolute, "%s%s/%s", kind, cwd, file) < 0) {
 		fprintf(stderr, "weft: this folder has no name: %m; give an absolute PATH\n");
 		return 125;
 	}

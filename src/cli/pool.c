@@ -48,14 +48,16 @@ const char weft_pool_usage[] =
 	"  --pool PATH  the pool (default: $WEFT_POOL, else /dev/shm/weft-UID)\n"
 	"  --json       one JSON object: pools; of test: test, sides\n"
 	"  --hosts N    a power of two, up to 64\n"
-	"  --bytes N    the size of the file (default: as large as the memory, nearly all a hole)\n"
+	"  --bytes N    the size of the file, at most 256 GiB (0, default: as large as the memory, "
+	"nearly all a hole)\n"
 	"  --atomics    the processor's atomic instructions hold between the hosts; without it "
 	"what needs one is "
 	"asked of the\n"
 	"               owner's process, which is slow: UD, shared receive queues, XRC, atomics\n"
 	"  --coherent   what one host stores the others load with no more ado: of dax: it has to "
 	"be said\n"
-	"  --silence MS a host whose programs all stand still for so long is silent (3000)\n\n"
+	"  --silence MS a host whose programs all stand still for so long is silent: 1 to 60000 "
+	"(3000)\n\n"
 	"  --seconds S  of test: how long numbers are stored and looked for (5)\n"
 	"  --wait S     of test: how long the other host may take to come, or stand still (60)\n"
 	"  --yes        of test: there is no pool, and what else lies in the memory may be written "
@@ -73,8 +75,18 @@ static const struct weft_column columns[] = {
 	{NULL},
 };
 
+/* The home of a host (backing/home.c): /dev/shm/weft-, 16 digits, and the host's number. */
+static bool is_home(const char *path)
+{
+	const char *id = path + strlen("/dev/shm/weft-");
+
+	return strspn(id, "0123456789abcdef") == 16 && id[16] == '-' &&
+	       id[17 + strspn(id + 17, "0123456789")] == '\0';
+}
+
 static void list_one(struct weft_report *r, const char *path)
 {
+	const char *file = strncmp(path, "shm:", 4) ? path : path + 4;
 	char where[PATH_MAX];
 	unsigned int alive = 0, dead = 0;
 	struct weft_view *v = NULL;
@@ -83,7 +95,7 @@ static void list_one(struct weft_report *r, const char *path)
 	int err = weft_view_open(path, where, &v, &why);
 
 	/* what may not be read is another user's; what is no pool only has the name */
-	if (stat(path, &st) || !S_ISREG(st.st_mode) || (err && err != -EPROTO))
+	if (stat(file, &st) || !S_ISREG(st.st_mode) || (err && err != -EPROTO))
 		goto close_view;
 	for (unsigned int i = 0; v && i < v->nmembers; i++) {
 		alive += v->member[i].incarnation && v->member[i].alive;
@@ -114,7 +126,8 @@ static int list(bool json)
 	weft_report_section(&r, "pools", false, columns);
 	for (size_t i = 0; i < found.gl_pathc; i++) {
 		seen |= named && !strcmp(named, found.gl_pathv[i]);
-		list_one(&r, found.gl_pathv[i]);
+		if (!is_home(found.gl_pathv[i]))
+			list_one(&r, found.gl_pathv[i]);
 	}
 	if (named && *named && !seen)
 		list_one(&r, named);
@@ -210,14 +223,22 @@ bool weft_pool_number_option(int argc, char **argv, int *i, const char *name, ui
 	return false;
 }
 
+/* What is too much stays so. */
+static uint32_t up_to_32_bits(uint64_t number)
+{
+	return number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
+}
+
 static int create_pool(int argc, char **argv)
 {
 	uint64_t hosts = 0, bytes = 0, silence_ms = SILENCE_MS;
 	const char *path = NULL, *why;
+	bool has_hosts = false;
 	uint32_t flags = 0;
 	int err;
 
 	for (int i = 2; i < argc; i++) {
+		has_hosts |= !strcmp(argv[i], "--hosts");
 		if (!strcmp(argv[i], "--atomics") || !strcmp(argv[i], "--coherent")) {
 			flags |= argv[i][2] == 'a' ? WEFT_POOL_ATOMICS : WEFT_POOL_COHERENT;
 			continue;
@@ -231,10 +252,11 @@ static int create_pool(int argc, char **argv)
 				"pool", "unknown option or no number behind '%s'", argv[i]);
 		path = argv[i];
 	}
-	if (!path || !hosts || hosts > UINT32_MAX || !silence_ms || silence_ms > UINT32_MAX)
+	if (!path || !has_hosts)
 		return weft_main_usage_error("pool", "create wants '%s'",
 					     "shm:PATH --hosts NUMBER");
-	err = weft_pool_create(path, (uint32_t)hosts, bytes, (uint32_t)silence_ms, flags, &why);
+	err = weft_pool_create(path, up_to_32_bits(hosts), bytes, up_to_32_bits(silence_ms), flags,
+			       &why);
 	return err ? fail("create", path, why, err) : 0;
 }
 

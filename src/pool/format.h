@@ -43,6 +43,9 @@
 #define WEFT_OFF_MRS	  (96ull << 20)
 #define WEFT_OFF_OBJECTS  (160ull << 20)
 
+/* A command that looks for a beat waits that long. */
+#define WEFT_SILENCE_MOST_MS 60000u
+
 enum weft_pool_flag {
 	WEFT_POOL_ATOMICS = 1,	/* a read-modify-write holds between its hosts */
 	WEFT_POOL_COHERENT = 2, /* what one stores all load, as its maker says */
@@ -56,8 +59,9 @@ struct weft_pool_header {
 	uint64_t
 		file_bytes; /* [L] of the memory; the pool's offsets go further (backing/parts.c) */
 	uint64_t pool_id;   /* [L] random; 0: it has one host, and its home here */
-	uint32_t silence_ms; /* [L] a host whose beat stands still for so long is silent */
-	uint32_t flags;	     /* [L] enum weft_pool_flag; of a pool with its home in itself 0 */
+	uint32_t
+		silence_ms; /* [L] a host whose beat stands still for so long is silent: at most WEFT_SILENCE_MOST_MS */
+	uint32_t flags; /* [L] enum weft_pool_flag; of a pool with its home in itself 0 */
 	/* [L] each host has WEFT_MEMBERS >> slice_bits members, and as much less of the other tables. 0: it has one */
 	uint32_t slice_bits;
 	uint32_t

@@ -194,12 +194,11 @@ void weft_host_heard(struct weft_attachment *a)
 
 /* Another machine has our number: that it came while we stood still, or at the same time, was not to be seen. Or we
  * stood still, and were evicted. */
-static void give_up_number(struct weft_attachment *a, const char *why)
+static void give_up_number(struct weft_attachment *a, bool evicted)
 {
 	if (!atomic_exchange_explicit(&a->hosts->displaced, true, memory_order_relaxed))
-		fprintf(stderr,
-			"weft: %s host %u of %s now: the queue pairs of this process fail\n", why,
-			a->pool.host, a->path);
+		fprintf(stderr, "weft: host %u of %s %s: the queue pairs of this process fail\n",
+			a->pool.host, a->path, evicted ? "was evicted" : "has another home now");
 }
 
 bool weft_pool_is_displaced(const struct weft_pool *pool)
@@ -216,7 +215,7 @@ void weft_host_tick(struct weft_attachment *a)
 
 	/* neither beats nor answers are ours to give then */
 	if (!is_ours(a) || is_evicted(a)) {
-		give_up_number(a, is_ours(a) ? "evicted is" : "another home is");
+		give_up_number(a, is_ours(a));
 		return;
 	}
 	weft_silence_look(a);

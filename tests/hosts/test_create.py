@@ -29,6 +29,9 @@ MAKING = {
     'too many hosts': (['shm:{}/new', '--hosts', '128'], 'a pool has 1, 2, 4, 8, 16, 32 or 64 hosts'),
     'too small': (['shm:{}/new', '--hosts', '64', '--bytes', str(16 * MIB)],
                   'so small a pool has no segment for each of its hosts'),
+    'too large': (['shm:{}/new', '--hosts', '2', '--bytes', str((256 << 30) + 1)], 'a pool has at most 256 GiB'),
+    'never silent': (['shm:{}/new', '--hosts', '2', '--silence', str(1 << 32)], 'a host is silent after 1 to 60000 ms'),
+    'always silent': (['shm:{}/new', '--hosts', '2', '--silence', '0'], 'a host is silent after 1 to 60000 ms'),
     'a folder': (['shm:{}', '--hosts', '2'], 'the pool file cannot be made: Is a directory'),
     'no folder': (['shm:{}/none/new', '--hosts', '2'], 'the pool file cannot be made: No such file or directory'),
     'no address': (['pci:here', '--hosts', '2'], 'that is no address of a PCI device: pci:0000:00:05.0'),
@@ -103,7 +106,7 @@ def is_as_it_was(path):
 
 
 OTHER = 'the pool was made by another version of Weft'
-NO_HOST = 'WEFT_HOST, or --host, is the number of no host of the pool'
+NO_HOST = 'WEFT_HOST, or --host: the hosts of the pool are 0 to 1'
 CANNOT_BE = "the pool's header says of hosts or a size that cannot be"
 
 # {what is wrong: (what is done to the file, $WEFT_HOST, the pool's name, what is said)}
@@ -113,6 +116,7 @@ JOINING = {
     'another layout': (damage(16, '<Q', 1), '0', 'shm:{}', OTHER),
     'hosts that cannot be': (damage(12, '<I', 3), '0', 'shm:{}', CANNOT_BE),
     'larger than the file': (cut, '0', 'shm:{}', CANNOT_BE),
+    'a silence that cannot be': (damage(43, 'B', 255), '0', 'shm:{}', "the pool's header says of a silence that cannot be"),
     'a host too many': (is_as_it_was, '2', 'shm:{}', NO_HOST),
     'no number': (is_as_it_was, 'one', 'shm:{}', NO_HOST),
     'no home': (is_as_it_was, '', 'shm:{}',
@@ -134,6 +138,68 @@ def test_joining(two, fault):
     assert digest(path) == before
     done = two.command_line('pool', 'create', two.pool, '--hosts', 2)
     assert (done.returncode, done.stderr) == (0, ''), 'made anew it is whole'
+
+
+def test_file_of_others(two):
+    """What has other contents, or is a pool of one host, is left as it is; zeros alone are no contents."""
+    folder = os.path.dirname(two.pool[4:])
+    path = f'{folder}/other'
+
+    def made():
+        done = two.command_line('pool', 'create', f'shm:{path}', '--hosts', 2, '--bytes', 64 * MIB)
+        return done.stderr.removeprefix(f'weft pool create: shm:{path}: ')
+
+    for contents in b'root:x:0:0\n', bytes(1080) + b'\x53\xef':
+        with open(path, 'wb') as file:
+            file.write(contents)
+        os.chmod(path, 0o666)
+        assert made() == 'the file has other contents: remove it first\n'
+        with open(path, 'rb') as file:
+            assert file.read() == contents
+        os.unlink(path)
+    assert not two.command_line('run', '--pool', path, '--', 'ibv_devinfo').returncode
+    before = digest(path)
+    assert made() == 'the file is a pool of one host: weft pool rm removes it\n'
+    assert digest(path) == before and not two.command_line('pool', 'rm', '--pool', path).returncode
+    with open(path, 'wb') as file:
+        file.write(bytes(PAGE))
+    os.chmod(path, 0o666)
+    assert made() == ''
+    done = two.command_line('pool', 'rm', '--pool', path)
+    assert (done.returncode, done.stderr) == (1, f'weft pool rm: {path}: the pool has several hosts: name it shm:PATH\n')
+    assert not two.command_line('pool', 'rm', '--pool', f'shm:{path}').returncode
+
+
+def test_home_of_another_machine(two):
+    """Another machine's process that was refused the number leaves a home there, which says nothing of the host that lives."""
+    program = two.start('ibv_asyncwatch', host=1)
+    wait_for(lambda: lives(two) or program.process.poll() is not None, 'the program is a member')
+    home = home_of(two)
+    os.rename(home, f'{home}-elsewhere')
+    try:
+        done = two.command_line('pool', 'recover', '--pool', two.pool, WEFT_HOST='1')
+        assert done.returncode == 1 and 'is host 1, and lives' in done.stderr and os.path.exists(home)
+        for words in ('rm', '--pool', two.pool), ('create', two.pool, '--hosts', 2):
+            done = two.command_line('pool', *words)
+            assert (done.returncode, done.stderr) == (1, f'weft pool {words[0]}: {two.pool}: a host of the pool lives\n')
+    finally:
+        os.rename(f'{home}-elsewhere', home)
+    program.kill()
+
+
+def test_named_from_a_folder(two):
+    """`weft run` and `weft env` hand on what a name means here."""
+    folder = os.path.dirname(two.pool[4:])
+    done = subprocess.run([*two.prefix, two.command, 'env', '--pool', 'shm:there'], cwd=folder, env=two.env, capture_output=True,
+                          text=True, check=True)
+    assert f"WEFT_POOL='shm:{folder}/there'" in done.stdout
+
+
+def test_listed(two):
+    """A pool that $WEFT_POOL names is listed; homes are not."""
+    two.run('ibv_devinfo', host=1)
+    done = two.command_line('pool', 'list', WEFT_POOL=two.pool)
+    assert two.pool in done.stdout and os.path.basename(home_of(two)) not in done.stdout and os.path.exists(home_of(two))
 
 
 # {hosts: the least part of 256 MiB that are segments}

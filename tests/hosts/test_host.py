@@ -215,7 +215,7 @@ def with_home_deleted(two):
     return program
 
 
-NO_HOST = 'WEFT_HOST, or --host, is the number of no host of the pool'
+NO_HOST = 'WEFT_HOST, or --host: the hosts of the pool are 0 to 1'
 ONE_HOST = 'the pool has one host: that of several is shm:PATH, pci:ADDRESS or dax:PATH'
 NO_POOL = 'there is no pool yet: weft pool create makes it: No such file or directory'
 
@@ -293,7 +293,7 @@ def test_agent_of_a_host_that_is_anothers(two):
     take_over(two, 1, agent)
     done = agent.wait(PATIENCE_S)
     assert (done.status, done.stderr) == (
-        1, f'weft: another home is host 1 of {two.pool} now: the queue pairs of this process fail\n')
+        1, f'weft: host 1 of {two.pool} has another home now: the queue pairs of this process fail\n')
 
 
 def test_program_of_a_host_that_is_anothers(two):
@@ -302,7 +302,7 @@ def test_program_of_a_host_that_is_anothers(two):
     take_over(two, 1, client)
     done = client.wait(PATIENCE_S)
     assert done.status == 1 and FAILED.search(done.stdout + done.stderr), done
-    assert 'another home is host 1' in done.stderr
+    assert 'has another home now' in done.stderr
 
 
 # ---- Evicted ----
@@ -326,7 +326,7 @@ def test_evicted(two):
             1, f'weft host up: {two.pool}: this host was evicted: it comes again when its programs have ended\n')
     done = client.wait(PATIENCE_S)
     assert done.status == 1 and FAILED.search(done.stdout + done.stderr), done
-    assert f'weft: evicted is host 1 of {two.pool} now: the queue pairs of this process fail\n' in done.stderr
+    assert f'weft: host 1 of {two.pool} was evicted: the queue pairs of this process fail\n' in done.stderr
     assert up(two, 1).returncode == 0
     assert (hosts_of(two)[1]['state'], hosts_of(two)[1]['life']) == ('empty', 2)
     agent.kill()
