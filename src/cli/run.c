@@ -17,7 +17,9 @@ const char weft_run_usage[] =
 	"Runs PROGRAM with Weft's libibverbs and librdmacm in place of the system's; its children "
 	"inherit them.\n\n"
 	"  --pool PATH  the pool to share: a file, created on first use\n"
-	"               (default: $WEFT_POOL, else /dev/shm/weft-UID, one per user)\n"
+	"               (default: $WEFT_POOL, else /dev/shm/weft-UID, one per user);\n"
+	"               or one of several hosts that weft pool create has made: shm:PATH, pci:ADDRESS\n"
+	"               or dax:PATH, where $WEFT_HOST says which host this is\n"
 	"  --private    a pool of its own, removed when PROGRAM and all who use it have ended\n\n"
 	"weft becomes PROGRAM: signals, streams and exit status are PROGRAM's own. Without it:\n"
 	"2 wrong usage, 125 Weft failed, 126 PROGRAM cannot run over Weft, 127 not found.\n";
