@@ -25,7 +25,8 @@ def can_boot():
 
 class Lab:
     def __init__(self, words):
-        self.process = subprocess.Popen([LAB / 'machines', *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        # a shell gives what it starts behind itself SIGINT to ignore
+        self.process = subprocess.Popen(['env', '--default-signal=INT', LAB / 'machines', *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         text=True, start_new_session=True, env={**os.environ, 'WEFT_BUILD': str(BUILD)})
         line = self.process.stdout.readline()
         said = re.search('their files: (.*)', line)
