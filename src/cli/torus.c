@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "card/torus/torus.h"
 #include "cli/cli.h"
@@ -242,6 +243,32 @@ struct weft_ape_lattice weft_torus_lattice(const struct weft_torus_shape *shape)
 
 	weft_torus_config(shape, at, &config);
 	return config.node.lattice;
+}
+
+int weft_torus_find(struct weft_torus_options *o, struct weft_ape_lattice *l)
+{
+	int err = weft_torus_load(o->home, &o->shape);
+	const uint32_t *size = o->shape.size;
+	struct weft_ape_ni_config config;
+	const uint8_t at[3] = {0};
+
+	if (err == -ENOENT && access(o->home, F_OK)) {
+		fprintf(stderr, "weft torus: there is no torus '%s'\n", o->name);
+		return 1;
+	}
+	if (err && err != -ENOENT && err != -EPROTO) {
+		fprintf(stderr, "weft torus: %s: %s\n", o->home, strerror(-err));
+		return 1;
+	}
+	if (err || !weft_torus_config(&o->shape, at, &config) ||
+	    size[0] * size[1] * size[2] > WEFT_TORUS_NODES) {
+		fprintf(stderr,
+			"weft torus: '%s' is damaged: its file %s; weft torus down ends it\n",
+			o->name, err == -ENOENT ? "lattice is not there" : "says no lattice");
+		return 1;
+	}
+	*l = config.node.lattice;
+	return 0;
 }
 
 /* ---- The commands ---- */

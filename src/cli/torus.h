@@ -22,6 +22,8 @@ struct weft_torus_options {
 
 /* A node's coordinates of a lattice; false: X,Y,Z it is not. */
 bool weft_torus_parse_node(const char *text, uint8_t at[3]);
+/* Loads the shape of a torus, and says what lattice it is. 0, or 1, and why on stderr: there is none, or its file is damaged. */
+int weft_torus_find(struct weft_torus_options *o, struct weft_ape_lattice *l);
 /* The lattice of a shape that holds. */
 struct weft_ape_lattice weft_torus_lattice(const struct weft_torus_shape *shape);
 /* The process that holds the lock of a node's door; 0: no card runs there. */

@@ -15,11 +15,8 @@ int weft_torus_parse_end(struct weft_torus_options *o, const char *node, const c
 {
 	struct weft_ape_lattice l;
 
-	if (weft_torus_load(o->home, &o->shape)) {
-		fprintf(stderr, "weft torus: there is no torus '%s'\n", o->name);
+	if (weft_torus_find(o, &l))
 		return 1;
-	}
-	l = weft_torus_lattice(&o->shape);
 	if (!weft_torus_parse_node(node, end->at.at) || !weft_ape_lattice_has(&l, end->at))
 		return weft_main_usage_error("torus", "'%s' has no node '%s'", o->name, node);
 	if (!cable)

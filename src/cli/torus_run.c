@@ -189,11 +189,8 @@ int weft_torus_run(struct weft_torus_options *o, char **program)
 					     "--node, --each and --ranks exclude each other");
 	if (!*program)
 		return weft_main_usage_error("torus", "no PROGRAM to run");
-	if (weft_torus_load(o->home, &o->shape)) {
-		fprintf(stderr, "weft torus: there is no torus '%s'\n", o->name);
+	if (weft_torus_find(o, &l))
 		return 125;
-	}
-	l = weft_torus_lattice(&o->shape);
 	if (o->node && (!weft_torus_parse_node(o->node, at.at) || !weft_ape_lattice_has(&l, at)))
 		return weft_main_usage_error("torus", "'%s' has no node '%s'", o->name, o->node);
 	if (o->ranks)

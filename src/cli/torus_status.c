@@ -149,16 +149,9 @@ int weft_torus_look(struct weft_torus_options *o, struct weft_torus_seen seen[WE
 {
 	struct weft_ape_lattice l;
 
-	if (weft_torus_load(o->home, &o->shape)) {
-		fprintf(stderr, "weft torus: there is no torus '%s'\n", o->name);
+	if (weft_torus_find(o, &l))
 		return 1;
-	}
-	l = weft_torus_lattice(&o->shape);
 	*nodes = o->shape.size[0] * o->shape.size[1] * o->shape.size[2];
-	if (!*nodes || *nodes > WEFT_TORUS_NODES) {
-		fprintf(stderr, "weft torus: '%s' is damaged: no lattice can be so\n", o->name);
-		return 1;
-	}
 	for (unsigned int i = 0; i < *nodes; i++) {
 		seen[i].at = weft_ape_lattice_coord(&l, i);
 		seen[i].elsewhere = !weft_torus_is_here(&o->shape, i);

@@ -83,6 +83,24 @@ def test_nothing_to_look_at(live):
     assert 'has died' in live.weft('reg', '1,0,0', '5', status=1)
 
 
+def test_a_damaged_lattice(live):
+    """What each command says of a file that is no lattice: never that there is no torus, as `down` ends its cards."""
+    live.weft('up', '2x1x2')
+    lattice = next(live.home.iterdir()) / 'lattice'
+    whole = lattice.read_text()
+    for line, damaged in (('order 0 1 2', 'order 0 -1 2'), ('order 0 1 2', 'order 0 1 77777'), ('order 0 1 2', 'order 4 1 2'),
+                          ('order 0 1 2', 'order 0 1 1'), ('size 2 1 2', 'size -2 1 -2'), ('size 2 1 2', 'size 2 1 0'),
+                          ('size 2 1 2', 'size 32 32 1'), ('engines 2', 'engines 0'), ('channels', 'x')):
+        lattice.write_text(whole.replace(line, damaged))
+        for words in (['status'], ['status', '--json'], ['map'], ['reg', '0,0,0'], ['cut', '0,0,0', 'x+']):
+            assert 'is damaged' in live.weft(*words, status=1), (damaged, words)
+        for words in (['run', '--', 'true'], ['run', '--each', '--', 'true']):
+            assert 'is damaged' in live.weft(*words, status=125), (damaged, words)
+    lattice.unlink()
+    assert 'is damaged' in live.weft('status', status=1)
+    assert live.weft('down') == 'torus is down: 4 cards ended\n'
+
+
 def test_run_by_rank(live):
     """`--ranks`, in the environment of a launcher of MPI; mpirun itself is in test_mpi.py."""
     live.weft('up', '3x2')

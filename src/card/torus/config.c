@@ -4,6 +4,15 @@
 
 #define MS 1000000ull
 
+static bool is_order(const uint32_t order[WEFT_APE_DIMENSIONS])
+{
+	unsigned int seen = 0;
+
+	for (unsigned int d = 0; d < WEFT_APE_DIMENSIONS; d++)
+		seen |= order[d] < WEFT_APE_DIMENSIONS ? 1u << order[d] : 0;
+	return seen == (1u << WEFT_APE_DIMENSIONS) - 1;
+}
+
 bool weft_torus_config(const struct weft_torus_shape *s, const uint8_t at[3],
 		       struct weft_ape_ni_config *config)
 {
@@ -17,16 +26,16 @@ bool weft_torus_config(const struct weft_torus_shape *s, const uint8_t at[3],
 		.patience_ns = 8000 * MS,
 	};
 	for (unsigned int d = 0; d < WEFT_APE_DIMENSIONS; d++) {
-		if (s->size[d] > UINT8_MAX || s->order[d] > UINT8_MAX)
+		if (s->size[d] > UINT8_MAX)
 			return false;
 		node->lattice.size[d] = (uint8_t)s->size[d];
 		node->lattice.line[d] = s->line[d];
 		node->lattice.order[d] = (uint8_t)s->order[d];
 		node->me.at[d] = at[d];
 	}
-	if (s->tie >= WEFT_APE_TIES || s->channels > WEFT_APE_CHANNELS || s->quads > 4 ||
-	    s->locals > UINT8_MAX || s->engines > UINT8_MAX || s->header_depth > UINT16_MAX ||
-	    s->data_depth > UINT16_MAX)
+	if (!is_order(s->order) || s->tie >= WEFT_APE_TIES || s->channels > WEFT_APE_CHANNELS ||
+	    s->quads > 4 || s->locals > UINT8_MAX || s->engines > UINT8_MAX ||
+	    s->header_depth > UINT16_MAX || s->data_depth > UINT16_MAX)
 		return false;
 	node->lattice.tie = s->tie;
 	node->lattice.channels = (uint8_t)s->channels;
