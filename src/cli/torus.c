@@ -190,6 +190,19 @@ static bool parse_option(struct weft_torus_options *o, const char *word, const c
 	return true;
 }
 
+static int find_home(struct weft_torus_options *o)
+{
+	int err = weft_torus_home(o->name, o->home);
+
+	if (err == -EINVAL)
+		return weft_main_usage_error(
+			"torus", "a name is 1 to 32 letters, digits, - and _: '%s'", o->name);
+	if (err)
+		return weft_main_usage_error("torus", "%s is no folder for a torus: %s",
+					     WEFT_TORUS_HOME_ENV, strerror(-err));
+	return 0;
+}
+
 static int parse_options(struct weft_torus_options *o, int argc, char **argv, int *at)
 {
 	int i;
@@ -230,10 +243,7 @@ static int parse_options(struct weft_torus_options *o, int argc, char **argv, in
 		i++;
 	}
 	*at = i;
-	if (weft_torus_home(o->name, o->home))
-		return weft_main_usage_error(
-			"torus", "a name is 1 to 32 letters, digits, - and _: '%s'", o->name);
-	return 0;
+	return find_home(o);
 }
 
 struct weft_ape_lattice weft_torus_lattice(const struct weft_torus_shape *shape)

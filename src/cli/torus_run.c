@@ -179,6 +179,19 @@ static int launch(const struct weft_torus_options *o, char **program)
 	return err == ENOENT ? 127 : 126;
 }
 
+/* A program that goes to another folder, and what it starts there, finds the same torus. */
+static int keep_home(const struct weft_torus_options *o)
+{
+	const char *base = getenv(WEFT_TORUS_HOME_ENV);
+	char whole[PATH_MAX];
+
+	if (!base || !*base || *base == '/')
+		return 0;
+	memcpy(whole, o->home, sizeof(whole));
+	*strrchr(whole, '/') = '\0';
+	return setenv(WEFT_TORUS_HOME_ENV, whole, 1);
+}
+
 int weft_torus_run(struct weft_torus_options *o, char **program)
 {
 	struct weft_ape_coord at = {{0}};
@@ -189,7 +202,7 @@ int weft_torus_run(struct weft_torus_options *o, char **program)
 					     "--node, --each and --ranks exclude each other");
 	if (!*program)
 		return weft_main_usage_error("torus", "no PROGRAM to run");
-	if (weft_torus_find(o, &l))
+	if (weft_torus_find(o, &l) || keep_home(o))
 		return 125;
 	if (o->node && (!weft_torus_parse_node(o->node, at.at) || !weft_ape_lattice_has(&l, at)))
 		return weft_main_usage_error("torus", "'%s' has no node '%s'", o->name, o->node);

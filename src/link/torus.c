@@ -28,12 +28,20 @@ static int path_fits(int length)
 int weft_torus_home(const char *name, char path[PATH_MAX])
 {
 	const char *base = getenv(WEFT_TORUS_HOME_ENV);
+	char whole[PATH_MAX];
 
 	if (!is_name(name))
 		return -EINVAL;
-	return path_fits(snprintf(path, PATH_MAX, "%s/weft-torus-%u-%s",
-				  base && *base ? base : "/dev/shm", (unsigned int)geteuid(),
-				  name));
+	if (!base || !*base)
+		base = "/dev/shm";
+	/* a card works in another folder, and a program may */
+	if (*base != '/') {
+		base = realpath(base, whole);
+		if (!base)
+			return -errno;
+	}
+	return path_fits(snprintf(path, PATH_MAX, "%s/weft-torus-%u-%s", base,
+				  (unsigned int)geteuid(), name));
 }
 
 int weft_torus_node(const char *home, const uint8_t at[3], const char *file, char path[PATH_MAX])

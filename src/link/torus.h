@@ -79,7 +79,8 @@ struct weft_torus_door {
 	_Atomic uint64_t asked, answered; /* [asker], [card] */
 };
 
-/* The folder; -EINVAL: a name is 1 to 32 letters, digits, `-` and `_`; -ENAMETOOLONG. */
+/* The folder, absolute; -EINVAL: a name is 1 to 32 letters, digits, `-` and `_`; -ENAMETOOLONG; realpath(3)'s, of a
+ * WEFT_TORUS_HOME that is relative. */
 int weft_torus_home(const char *name, char path[PATH_MAX]);
 /* The folder of a node, or a file of it; -ENAMETOOLONG. */
 int weft_torus_node(const char *home, const uint8_t at[3], const char *file, char path[PATH_MAX]);

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import subprocess
 import time
 import warnings
 from xml.etree import ElementTree
@@ -52,6 +53,27 @@ def test_wrong_words(live, words):
 def test_no_such_torus(live):
     assert "there is no torus 'gone'" in live.weft('status', '--name', 'gone', status=1)
     assert "there is no torus 'gone'" in live.weft('run', '--name', 'gone', '--', 'true', status=125)
+
+
+def test_a_relative_home(live):
+    """It is the caller's folder, for cards, which work in another, and for programs that go elsewhere."""
+    torus = live.fabric.program('torus-pairs')
+    env = {**live.env, 'WEFT_TORUS_HOME': live.home.name}
+
+    def weft(*words, status=0):
+        done = subprocess.run(live.words(*words), capture_output=True, text=True, check=False, env=env, timeout=60, cwd=live.home.parent)
+        assert done.returncode == status, done
+        return done.stdout + done.stderr
+
+    assert weft('up', '2') == 'torus is up: 2 nodes\n'
+    assert weft('run', '--each', '--', 'sh', '-c', f'cd / && exec {torus}').count('every byte is right') == 2
+    home = weft('run', '--', 'sh', '-c', 'echo $WEFT_TORUS_HOME; cd / && exec $0 torus status', live.fabric.command)
+    assert home.startswith(f'{live.home}\n') and home.count(' up') >= 2
+    assert weft('down') == 'torus is down: 2 cards ended\n'
+    for home, why in ('not/there', 'No such file'), ('/' + 'x/' * 3000, 'too long'):
+        env['WEFT_TORUS_HOME'] = home
+        said = weft('status', status=2)
+        assert 'WEFT_TORUS_HOME is no folder' in said and why in said
 
 
 def test_run(live):
