@@ -61,6 +61,23 @@ static void describe_node(struct ape *a, int process)
 	info->process = (uint32_t)process;
 }
 
+/* The card finds a program that has died within a tenth of a second, and lets its number go when nothing of it is under way. */
+static int claim_slot(struct ape *a, int process)
+{
+	uint64_t begun_ns = weft_clock_now_ns(), waited_ns = 0;
+	int which = weft_pool_ape_claim(a->pool, a->shared, process);
+
+	/* it may have died before it knocked */
+	if (which == -EAGAIN)
+		weft_door_knock(&a->door->door);
+	while (which == -EAGAIN && waited_ns < LEAVE_NS) {
+		weft_pool_pause(waited_ns);
+		which = weft_pool_ape_claim(a->pool, a->shared, process);
+		waited_ns = weft_clock_now_ns() - begun_ns;
+	}
+	return which != -EAGAIN ? which : process < 0 ? -ENOSPC : -EBUSY;
+}
+
 static int join_node(struct ape *a, const char *node, int process)
 {
 	char path[PATH_MAX], where[PATH_MAX];
@@ -82,7 +99,7 @@ static int join_node(struct ape *a, const char *node, int process)
 		return -ENOMEM;
 	/* acquire: pairs with the release of the card that has begun (card/torus/run.c) */
 	a->card = atomic_load_explicit(&a->shared->card.word, memory_order_acquire);
-	process = weft_pool_ape_claim(a->pool, a->shared, process);
+	process = claim_slot(a, process);
 	if (process < 0)
 		return process;
 	a->slot = &a->shared->slot[process];

@@ -23,18 +23,35 @@ bool weft_pool_ape_lives(struct weft_pool *pool, uint64_t word, uint16_t *member
 	return word & UINT16_MAX && weft_pool_alive(pool, *member, word >> 16);
 }
 
-static int find_slot(struct weft_pool_ape *ape, int which)
+static bool is_free_slot(struct weft_pool_ape *ape, unsigned int which)
 {
-	for (unsigned int i = 0; i < WEFT_POOL_APE_SLOTS; i++) {
-		/* acquire: pairs with the release of the card that let it go (card/torus/guests.c) */
-		bool is_free = !atomic_load_explicit(&ape->slot[i].owner, memory_order_acquire);
+	/* acquire: pairs with the release of the card that let it go (card/torus/guests.c) */
+	return !atomic_load_explicit(&ape->slot[which].owner, memory_order_acquire);
+}
 
-		if (which >= 0 && (unsigned int)which == i)
-			return is_free ? which : -EBUSY;
-		if (which < 0 && is_free)
+/* Only the card knows what of it is under way, and lets the slot go. */
+static bool has_gone(struct weft_pool *pool, struct weft_pool_ape *ape, unsigned int which)
+{
+	struct weft_pool_ape_slot *slot = &ape->slot[which];
+	uint64_t owner = atomic_load_explicit(&slot->owner, memory_order_relaxed);
+	uint16_t member;
+
+	return !owner || atomic_load_explicit(&slot->leaves, memory_order_relaxed) == owner ||
+	       !weft_pool_ape_lives(pool, owner, &member);
+}
+
+static int find_slot(struct weft_pool *pool, struct weft_pool_ape *ape, int which)
+{
+	unsigned int first = which < 0 ? 0 : (unsigned int)which;
+	unsigned int end = which < 0 ? WEFT_POOL_APE_SLOTS : first + 1;
+
+	for (unsigned int i = first; i < end; i++)
+		if (is_free_slot(ape, i))
 			return (int)i;
-	}
-	return -ENOSPC;
+	for (unsigned int i = first; i < end; i++)
+		if (has_gone(pool, ape, i))
+			return -EAGAIN;
+	return which < 0 ? -ENOSPC : -EBUSY;
 }
 
 /* What the slot's last owner has left is passed over. */
@@ -69,7 +86,7 @@ int weft_pool_ape_claim(struct weft_pool *pool, struct weft_pool_ape *ape, int w
 	if (!weft_pool_ape_lives(pool, card, &member)) {
 		which = -ENETDOWN;
 	} else {
-		which = find_slot(ape, which);
+		which = find_slot(pool, ape, which);
 		if (which >= 0)
 			occupy(pool, ape, &ape->slot[which]);
 	}

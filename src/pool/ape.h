@@ -14,7 +14,8 @@ uint64_t weft_pool_ape_word(const struct weft_pool *pool);
 bool weft_pool_ape_lives(struct weft_pool *pool, uint64_t word, uint16_t *member);
 /*
  * Takes a slot for this process, `which` or, where that is negative, a free one; its number.
- * -EBUSY (another has it), -ENOSPC (none is free), -ENETDOWN (no card runs), -ETIMEDOUT (the lock).
+ * -EBUSY (another has it), -ENOSPC (none is free), -EAGAIN (its owner, or one of all owners, has gone, and the card will let it go),
+ * -ENETDOWN (no card runs), -ETIMEDOUT (the lock).
  */
 int weft_pool_ape_claim(struct weft_pool *pool, struct weft_pool_ape *ape, int which);
 /* lease.c: whether those bytes lie in segments that are leased under that word. */

@@ -4,6 +4,7 @@
  * by a line on stdin that it is done.
  *
  * errors open POOL: what ape_open() finds wrong
+ * errors ends: programs end without ape_close, and others follow with their numbers
  * errors gone: the own card dies
  * errors far: another node's card is stopped, then dies and begins anew, then dies
  */
@@ -17,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ape/weft/ape.h"
@@ -127,6 +129,42 @@ static void open_wrongly(const char *pool)
 	ape_close(ape);
 }
 
+/* ---- Ends without ape_close ---- */
+
+#define FOLLOWERS 12
+#define PROCESSES 64
+
+/* In a program of its own; its exit status is the error's number. */
+static int open_and_end(int count, int process)
+{
+	int status, err = 0;
+	struct ape *ape;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		while (count-- && !err)
+			err = ape_open(NULL, process, &ape);
+		_exit(-err);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void follow(void)
+{
+	struct ape *ape;
+
+	for (int i = 0; i < FOLLOWERS; i++)
+		assert_int_equal(open_and_end(1, 5), 0);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(open_and_end(PROCESSES, -1), 0);
+	assert_int_equal(ape_open(NULL, 5, &ape), 0);
+	assert_int_equal(open_and_end(1, 5), EBUSY);
+	ape_close(ape);
+}
+
 /* ---- The own card dies ---- */
 
 static void use_without_card(void)
@@ -232,6 +270,8 @@ static void test_errors(void **state)
 {
 	if (!strcmp(mode, "open"))
 		open_wrongly(pool);
+	else if (!strcmp(mode, "ends"))
+		follow();
 	else if (!strcmp(mode, "gone"))
 		use_without_card();
 	else

@@ -275,6 +275,12 @@ def test_a_process_number_is_free_again(live):
     assert live.each('torus-pairs').count('every byte is right') == 2
 
 
+def test_a_program_follows_at_once(live):
+    """One that takes the number of a program that has just ended without ape_close; and 64 of them."""
+    live.weft('up', '2')
+    live.weft('run', '--', live.fabric.program('torus-errors'), 'ends')
+
+
 def ticks(pid):
     fields = Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()
     return int(fields[11]) + int(fields[12])

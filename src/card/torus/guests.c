@@ -46,7 +46,7 @@ static void free_slot(struct weft_torus_card *c, unsigned int which)
 {
 	c->guest[which].owner = 0;
 	list_guests(c);
-	/* release: pairs with the acquire in find_slot (pool/ape.c) */
+	/* release: pairs with the acquire in is_free_slot (pool/ape.c) */
 	atomic_store_explicit(&c->shared->slot[which].owner, 0, memory_order_release);
 }
 
