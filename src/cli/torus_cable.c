@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/torus.h"
@@ -72,6 +73,23 @@ static void set_state(struct weft_ring_file *file, struct wrong wrong)
 	atomic_store_explicit(&file->delay_us, wrong.delay_us, memory_order_relaxed);
 }
 
+/* The card looks at its cables when it is awake. */
+static void knock_at(const struct weft_torus_options *o, struct weft_ape_coord at)
+{
+	struct weft_torus_door *door;
+	char path[PATH_MAX];
+	int fd;
+
+	if (weft_torus_node(o->home, at.at, "door", path))
+		return;
+	door = weft_torus_door_open(path, false, &fd);
+	if (!door)
+		return;
+	weft_door_knock(&door->door);
+	weft_torus_door_close(door);
+	close(fd);
+}
+
 /* Both ways, as a cable is. */
 static int set_cable(struct weft_torus_options *o, char **words, struct wrong wrong)
 {
@@ -87,12 +105,15 @@ static int set_cable(struct weft_torus_options *o, char **words, struct wrong wr
 	l = weft_torus_lattice(&o->shape);
 	set_state(out.file, wrong);
 	weft_ring_close(&out);
+	knock_at(o, end.at);
 	if (!weft_torus_is_here(&o->shape, weft_ape_lattice_index(&l, end.other)))
 		return 0; /* that way is the other part's */
 	if (weft_torus_open_cable(o, end.other, end.cable ^ 1, &in))
 		return 1;
 	set_state(in.file, wrong);
 	weft_ring_close(&in);
+	knock_at(o, end.at);
+	knock_at(o, end.other);
 	return 0;
 }
 

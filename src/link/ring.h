@@ -33,7 +33,8 @@
  *
  * Stale values. A reader of an old `sent` finds the rest when it is knocked for. A writer that reads an old `taken` has
  * stored `waits` before the reader's fence, and is knocked for; it looks again before it sleeps, and sets `waits` anew, so
- * that a 0 which the reader stores over it costs nothing. A writer that reads an old `cut` loses the next beat instead.
+ * that a 0 which the reader stores over it costs nothing. A writer that reads an old `cut` loses the next beat instead; both ends
+ * are knocked for when it changes.
  */
 struct weft_ring_file {
 	uint64_t magic;

@@ -217,6 +217,37 @@ def test_a_cable_is_cut_and_mended(live):
     assert sum(node['again'] for node in live.status()['nodes']) > 0
 
 
+def holds(live, node, rank, size, ms, count=4):
+    program = live.start(node, 'torus-hold', rank, size, ms, count)
+    assert program.stdout.readline() == 'holds\n'
+    return program
+
+
+def held(program):
+    """How many messages were answered, how many failed otherwise, and the longest time without either."""
+    [refused, failed, longest] = program.stdout.readline().split()
+    assert program.wait(60) == 0
+    return int(refused), int(failed), float(longest)
+
+
+@pytest.mark.parametrize('link', ['ring', 'udp'])
+def test_a_cut_cable_holds_up_no_other(live, link):
+    """What is for a cable that is cut does not wait for it; programs on either side of it reach their other neighbours."""
+    live.weft('up', '2x2', '--mesh', 'xy', '--link', link, '--engines', 8)
+    lost = [holds(live, '0,0,0', 1, 65536, 3500), holds(live, '1,0,0', 0, 65536, 3500)]
+    others = [holds(live, *ends, 65536, 3000) for ends in (('0,0,0', 2), ('0,1,0', 0), ('1,0,0', 3), ('1,1,0', 1))]
+    time.sleep(0.5)
+    live.weft('cut', '0,0,0', 'x+')
+    for program in others:
+        refused, failed, longest = held(program)
+        assert refused > 100 and not failed and longest < 2
+    live.weft('mend', '0,0,0', 'x+')
+    for program in lost:
+        refused, failed, _ = held(program)
+        assert refused and not failed
+    assert 'down' not in live.weft('map')
+
+
 def seconds_of_pairs(live):
     begun = time.monotonic()
     assert live.each('torus-pairs').count('every byte is right') == 2

@@ -230,6 +230,27 @@ bool weft_torus_cables_take(struct weft_torus_card *c)
 	return came;
 }
 
+/* ---- Cuts ---- */
+
+static bool is_cut(const struct weft_cable_ring *ring)
+{
+	return ring->file && atomic_load_explicit(&ring->file->cut, memory_order_relaxed);
+}
+
+/* A cut is in the files, where both ends see it at once: neither waits for what cannot come, nor for room to send what is lost. */
+void weft_torus_cables_look_for_cuts(struct weft_torus_card *c)
+{
+	struct weft_ape_node *n = &c->engine.node;
+
+	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++) {
+		if (!c->cable[i].there)
+			continue;
+		weft_ape_node_sever(n, i, is_cut(&c->cable[i].out));
+		if (n->hears >> i & 1 && is_cut(&c->cable[i].in))
+			weft_ape_node_down(n, i);
+	}
+}
+
 /* ---- Beats that go ---- */
 
 /* A burst, with markers between its beats. */

@@ -155,8 +155,10 @@ static bool word_time(struct weft_torus_card *c, uint64_t turn)
 {
 	bool busy = weft_torus_cables_take(c);
 
-	if (turn % SERVE_EVERY == 0)
+	if (turn % SERVE_EVERY == 0) {
+		weft_torus_cables_look_for_cuts(c);
 		busy |= weft_torus_guests_serve(c);
+	}
 	if (turn % SERVE_EVERY == 0 || weft_torus_verbs_wants(c))
 		busy |= weft_torus_verbs_serve(c);
 	weft_torus_cables_look_for_room(c);

@@ -124,6 +124,8 @@ int weft_torus_cables_open(struct weft_torus_card *c, const char *home);
 void weft_torus_cables_close(struct weft_torus_card *c);
 /* Takes what has come, at most a burst of each. Whether anything had. */
 bool weft_torus_cables_take(struct weft_torus_card *c);
+/* Drops what is for cables that are cut, or half come by them. */
+void weft_torus_cables_look_for_cuts(struct weft_torus_card *c);
 void weft_torus_cables_look_for_room(struct weft_torus_card *c);
 /* Whether a cable that was full has room: its reader may have taken something before this card lay down. */
 bool weft_torus_cables_have_room(struct weft_torus_card *c);

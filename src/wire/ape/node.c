@@ -87,6 +87,20 @@ void weft_ape_node_down(struct weft_ape_node *n, unsigned int cable)
 	n->doubted &= ~(1u << cable);
 }
 
+void weft_ape_node_sever(struct weft_ape_node *n, unsigned int cable, bool severed)
+{
+	uint8_t bit = 1u << cable;
+
+	if ((n->severed & bit) == (severed ? bit : 0))
+		return;
+	n->severed ^= bit;
+	n->calm &= ~bit;
+	if (severed)
+		stop_sending(n, cable);
+	else
+		weft_ape_tx_reset(&n->tx[cable]); /* it says a credit at once */
+}
+
 static void note_heard(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
 {
 	n->heard_ns[cable] = now_ns;
@@ -111,7 +125,7 @@ void weft_ape_node_beat(struct weft_ape_node *n, unsigned int cable,
 	}
 	note_heard(n, cable, now_ns);
 	weft_ape_rx_beat(rx, beat);
-	if (rx->unheard)
+	if (rx->unheard || n->severed >> cable & 1)
 		stop_sending(n, cable);
 	else
 		n->router.up |= 1u << cable;

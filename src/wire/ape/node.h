@@ -44,6 +44,7 @@ struct weft_ape_node {
 	uint64_t heard_ns[WEFT_APE_CABLES];
 	uint8_t hears;	 /* cables, as bits */
 	uint8_t doubted; /* of those, which were silent once, since something was heard of them */
+	uint8_t severed; /* cables that lose whatever is sent, as bits */
 	uint8_t full; /* cables that take no beat now, as bits; the owner's, also from within its `send` */
 	/* Cables, as bits, that had nothing to send and have no reason to before calm_ns: most of a node's, most of the time. */
 	uint8_t calm;
@@ -74,6 +75,9 @@ uint64_t weft_ape_node_deadline(const struct weft_ape_node *n);
 void weft_ape_node_vouch(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns);
 /* The cable is known to be gone. It is up again when something is heard of it. */
 void weft_ape_node_down(struct weft_ape_node *n, unsigned int cable);
+
+/* The cable is known to lose whatever is sent, from now on or no more: what is for it is dropped, and nothing waits behind that. */
+void weft_ape_node_sever(struct weft_ape_node *n, unsigned int cable, bool severed);
 
 /* Packets that wait at an intra-tile port to leave; at most one should, beside the one that leaves.
  */
