@@ -109,6 +109,8 @@ unsigned int weft_ape_rx_run(struct weft_ape_rx *rx, const uint64_t *quad, unsig
  * fails. Off until weft_ape_rx_up. */
 void weft_ape_rx_down(struct weft_ape_rx *rx);
 void weft_ape_rx_up(struct weft_ape_rx *rx);
+/* Whether only a part of a packet has come. */
+bool weft_ape_rx_is_within(const struct weft_ape_rx *rx);
 /* What the sender at this end is to say. */
 void weft_ape_rx_report(const struct weft_ape_rx *rx, struct weft_ape_credit *credit);
 

@@ -108,9 +108,16 @@ static void note_heard(struct weft_ape_node *n, unsigned int cable, uint64_t now
 	n->calm &= ~(1u << cable);
 }
 
+/* A packet waits for room there, or one of which only a part has come holds the port that it leaves by. */
+static bool holds_up_others(const struct weft_ape_node *n, unsigned int cable)
+{
+	return weft_ape_router_is_wanted(&n->router, cable) || weft_ape_rx_is_within(&n->rx[cable]);
+}
+
 void weft_ape_node_vouch(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
 {
-	note_heard(n, cable, now_ns);
+	if (!holds_up_others(n, cable))
+		note_heard(n, cable, now_ns);
 }
 
 void weft_ape_node_beat(struct weft_ape_node *n, unsigned int cable,

@@ -71,7 +71,8 @@ bool weft_ape_node_step(struct weft_ape_node *n, uint64_t now_ns);
 /* When to call it although nothing came and nothing moves; UINT64_MAX: never. */
 uint64_t weft_ape_node_deadline(const struct weft_ape_node *n);
 
-/* The other end of a cable that is doubted is known to live: as if it had said something. */
+/* The other end of a cable that is doubted is known to live: as if it had said something, unless packets wait for it, behind which
+ * others wait. */
 void weft_ape_node_vouch(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns);
 /* The cable is known to be gone. It is up again when something is heard of it. */
 void weft_ape_node_down(struct weft_ape_node *n, unsigned int cable);

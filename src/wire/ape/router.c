@@ -241,6 +241,11 @@ bool weft_ape_router_step(struct weft_ape_router *r)
 	return moved;
 }
 
+bool weft_ape_router_is_wanted(const struct weft_ape_router *r, unsigned int cable)
+{
+	return r->waiting[cable] || r->holder[cable] != NOBODY;
+}
+
 void weft_ape_router_down(struct weft_ape_router *r, unsigned int cable)
 {
 	r->up &= ~(1u << cable);

@@ -73,6 +73,8 @@ struct weft_ape_router {
 void weft_ape_router_init(struct weft_ape_router *r);
 /* One word time; whether anything moved. */
 bool weft_ape_router_step(struct weft_ape_router *r);
+/* Whether a packet waits for the cable, or goes by it. */
+bool weft_ape_router_is_wanted(const struct weft_ape_router *r, unsigned int cable);
 /* The cable is down: what holds it or waits for it is dropped. */
 void weft_ape_router_down(struct weft_ape_router *r, unsigned int cable);
 

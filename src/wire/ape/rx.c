@@ -358,6 +358,12 @@ void weft_ape_rx_down(struct weft_ape_rx *rx)
 	rx->state = WEFT_APE_RX_OFF;
 }
 
+bool weft_ape_rx_is_within(const struct weft_ape_rx *rx)
+{
+	return rx->state >= WEFT_APE_RX_DATA && rx->state <= WEFT_APE_RX_FOOTER_CREDIT &&
+	       rx->state != WEFT_APE_RX_HEADER_CREDIT;
+}
+
 void weft_ape_rx_up(struct weft_ape_rx *rx)
 {
 	rx->state = WEFT_APE_RX_IDLE;

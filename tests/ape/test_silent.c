@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Nodes that are silent, and what others of their neighbours wait for meanwhile. */
+#include <stdio.h>
+
+#include "cmocka_all.h"
+#include "cards.h"
+
+#define EVENTS 64u
+
+static struct cards cards;
+static struct weft_ape_event event[EVENTS];
+static unsigned int events;
+
+static void on_event(struct cards *c, uint32_t node, unsigned int process,
+		     const struct weft_ape_event *e)
+{
+	event[events++ % EVENTS] = *e;
+}
+
+static void begin_with(const struct weft_ape_ni_config *config)
+{
+	events = 0;
+	cards_begin_with(&cards, config, 1, on_event);
+	for (uint32_t n = 0; n < cards.torus.count; n++)
+		for (unsigned int p = 0; p < CARD_PROCESSES; p++)
+			assert_int_equal(card_register_all(&cards, n, p), 0);
+	weft_sim_run(&cards.torus.sim, 10000);
+}
+
+/* From process 0 of node 0, into process 1 there. */
+static struct weft_ape_descriptor put(uint32_t to, uint64_t bytes)
+{
+	return (struct weft_ape_descriptor){
+		.opcode = WEFT_APE_OP_PUT,
+		.channel = 1,
+		.to = weft_ape_lattice_coord(&cards.torus.config.lattice, to),
+		.bytes = bytes,
+		.local = card_source(&cards, 0, 0, bytes),
+		.remote = card_room(&cards, to, 1, bytes),
+	};
+}
+
+/* One that lives and stands still is vouched for again and again; but a packet that finds no room there holds up others, which
+ * go on when it is dropped, before they are given up. */
+static void test_stands_still_in_the_way(void **state)
+{
+	struct weft_ape_ni_config config = cards_config(3, 2, 1);
+	struct weft_sim *sim = &cards.torus.sim;
+	struct weft_ape_descriptor d;
+	struct weft_ape_node *n;
+	uint64_t until_ns;
+
+	config.engines = 8;
+	begin_with(&config);
+	n = &cards.card[0].card.node;
+	weft_sim_run(sim, sim->now_ns + 100000);
+	/* as many packets as find no room at once */
+	d = put(1, 90000);
+	assert_true(card_post(&cards, 0, 0, &d));
+	weft_sim_run(sim, sim->now_ns + 1000);
+	cards.torus.node[1].dead = true;
+	d = put(3, 3000);
+	assert_true(card_post(&cards, 0, 1, &d));
+	until_ns = sim->now_ns + 3 * config.node.silence_ns;
+	while (sim->now_ns < until_ns && !events) {
+		weft_sim_run(sim, sim->now_ns + 1000);
+		if (n->doubted & 1)
+			weft_ape_node_vouch(n, 0, sim->now_ns);
+	}
+	assert_int_equal(events, 1);
+	assert_int_equal(event[0].status, WEFT_APE_OK);
+	assert_int_equal(n->went_down[0], 1);
+	cards_end(&cards);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_stands_still_in_the_way),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
