@@ -73,10 +73,49 @@ static void test_stands_still_in_the_way(void **state)
 	cards_end(&cards);
 }
 
+/* A program that posts to a silent node again and again holds up another for the time of one repetition, though there are more
+ * such messages than engines. */
+static void test_silence_holds_up_no_other(void **state)
+{
+	const struct weft_ape_ni_config config = cards_config(3, 1, 1);
+	struct weft_sim *sim = &cards.torus.sim;
+	struct weft_ape_descriptor lost, d;
+	uint64_t longest_ns = 0, begun_ns;
+
+	begin_with(&config);
+	lost = put(1, 64);
+	cards.torus.node[1].dead = true;
+	for (unsigned int i = 0; i < 6; i++)
+		assert_true(card_post(&cards, 0, 1, &lost));
+	d = put(2, 64);
+	for (begun_ns = sim->now_ns; sim->now_ns - begun_ns < 5000000;) {
+		uint64_t posted_ns = sim->now_ns;
+
+		d.tag = 7;
+		events = 0;
+		assert_true(card_post(&cards, 0, 0, &d));
+		for (bool done = false; !done;) {
+			assert_true(weft_sim_step(sim, posted_ns + 3000000));
+			for (unsigned int i = 0; i < events; i++) {
+				done |= event[i].tag == 7;
+				if (event[i].tag != 7)
+					assert_true(card_post(&cards, 0, 1, &lost));
+			}
+			events = 0;
+		}
+		longest_ns =
+			sim->now_ns - posted_ns > longest_ns ? sim->now_ns - posted_ns : longest_ns;
+	}
+	printf("# longest wait beside messages to a silent node: %ju ns\n", (uintmax_t)longest_ns);
+	assert_true(longest_ns < 2 * cards.config.times.again_ns);
+	cards_end(&cards);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stands_still_in_the_way),
+		cmocka_unit_test(test_silence_holds_up_no_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

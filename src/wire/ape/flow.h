@@ -100,6 +100,12 @@ static inline bool weft_ape_flow_takes(const struct weft_ape_flow *f)
 	return f->resend == f->next && weft_ape_flow_has_room(f);
 }
 
+/* Nothing was acknowledged for so long that packets were sent again, and it takes no more: it may be long until it does. */
+static inline bool weft_ape_flow_stands_still(const struct weft_ape_flow *f)
+{
+	return f->backoff && !weft_ape_flow_takes(f);
+}
+
 /* Puts a packet behind the others; there is room. Opens the flow if it is closed. */
 void weft_ape_flow_push(struct weft_ape_flow *f, const struct weft_ape_slot *slot, uint64_t now_ns);
 /* Whether a packet is to be sent now; then *seq is its number, and it counts as sent. */

@@ -201,6 +201,7 @@ void weft_ape_peer_fail(struct weft_ape_ni *c, struct weft_ape_peer *p, enum wef
 	unsigned int which = p - c->peer;
 
 	weft_ape_flow_close(&p->flow[class]);
+	c->quiet = false; /* descriptors may wait for the flow */
 	if (class == WEFT_APE_REQUESTS)
 		weft_ape_verbs_lost(c, p);
 	for (unsigned int i = 0; i < WEFT_APE_JOBS && class == WEFT_APE_ANSWERS; i++)

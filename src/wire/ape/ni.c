@@ -279,7 +279,18 @@ static void begin_message(struct weft_ape_ni *c, unsigned int process, uint16_t 
 	p->stalled = d->opcode == WEFT_APE_OP_SEND;
 }
 
-/* An engine without work: a SEND that is tried again, or the next process's descriptor. */
+static bool stands_still(const struct weft_ape_peer *p)
+{
+	return weft_ape_flow_stands_still(&p->flow[WEFT_APE_REQUESTS]);
+}
+
+/* What is for a node that is silent is not begun, so that it has no engine that others could have. */
+static bool is_worth_an_engine(struct weft_ape_ni *c, const struct weft_ape_process *p)
+{
+	return !p->stalled && !stands_still(weft_ape_ni_peer(c, p->posted[p->first].to));
+}
+
+/* An engine without work: a SEND that is tried again, a message whose flow goes on, or the next process's descriptor. */
 static void find_work(struct weft_ape_ni *c, unsigned int engine)
 {
 	unsigned int first = c->next_process % WEFT_APE_PROCESSES;
@@ -288,7 +299,8 @@ static void find_work(struct weft_ape_ni *c, unsigned int engine)
 	for (uint64_t left = c->messages; left;) {
 		unsigned int i = weft_ape_next_bit(&left);
 
-		if (!c->message[i].cut && !is_held_back(c, i)) {
+		if (!c->message[i].cut && !is_held_back(c, i) &&
+		    !stands_still(&c->peer[c->message[i].peer])) {
 			c->engine[engine] = i;
 			return;
 		}
@@ -298,7 +310,7 @@ static void find_work(struct weft_ape_ni *c, unsigned int engine)
 	     left && which != WEFT_APE_NO_MESSAGE;) {
 		unsigned int process = (first + weft_ape_next_bit(&left)) % WEFT_APE_PROCESSES;
 
-		if (c->process[process].stalled)
+		if (!is_worth_an_engine(c, &c->process[process]))
 			continue;
 		c->next_process = process + 1;
 		begin_message(c, process, which);
@@ -309,6 +321,10 @@ static void find_work(struct weft_ape_ni *c, unsigned int engine)
 
 static bool run_engine(struct weft_ape_ni *c, unsigned int engine)
 {
+	uint16_t which = c->engine[engine];
+
+	if (which != WEFT_APE_NO_MESSAGE && stands_still(&c->peer[c->message[which].peer]))
+		c->engine[engine] = WEFT_APE_NO_MESSAGE;
 	if (c->engine[engine] == WEFT_APE_NO_MESSAGE)
 		find_work(c, engine);
 	if (c->engine[engine] == WEFT_APE_NO_MESSAGE)
