@@ -225,6 +225,11 @@ static void test_errors(void **state)
 	ENDS(APE_REMOTE_RANGE, PUT, HERE, mine, 8, (uint64_t)(uintptr_t)gone);
 	/* pages of the pool that are another's */
 	ENDS(APE_LOCAL_FAULT, PUT, THERE, here->pool->base + PAGE, 8, at);
+	/* a receive whose memory is not there stays, until it is taken back */
+	buffer = ape_receive(here, gone, 8, 1);
+	ENDS(APE_REMOTE_FAULT, SEND, HERE, mine, 8, 0);
+	ENDS(APE_REMOTE_FAULT, SEND, HERE, mine, 8, 0);
+	assert_int_equal(ape_unregister(here, buffer), 0);
 	/* a receive that is too short stays, and takes the next */
 	assert_true(ape_receive(there, theirs, 8, 1) >= 0);
 	ENDS(APE_TOO_LONG, SEND, THERE, mine, 9, 0);
