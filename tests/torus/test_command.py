@@ -234,13 +234,13 @@ def held(program):
 def test_a_cut_cable_holds_up_no_other(live, link):
     """What is for a cable that is cut does not wait for it; programs on either side of it reach their other neighbours."""
     live.weft('up', '2x2', '--mesh', 'xy', '--link', link, '--engines', 8)
-    lost = [holds(live, '0,0,0', 1, 65536, 3500), holds(live, '1,0,0', 0, 65536, 3500)]
-    others = [holds(live, *ends, 65536, 3000) for ends in (('0,0,0', 2), ('0,1,0', 0), ('1,0,0', 3), ('1,1,0', 1))]
+    lost = [holds(live, '0,0,0', 1, 65536, 5000), holds(live, '1,0,0', 0, 65536, 5000)]
+    others = [holds(live, *ends, 65536, 4500) for ends in (('0,0,0', 2), ('0,1,0', 0), ('1,0,0', 3), ('1,1,0', 1))]
     time.sleep(0.5)
     live.weft('cut', '0,0,0', 'x+')
     for program in others:
         refused, failed, longest = held(program)
-        assert refused > 100 and not failed and longest < 2
+        assert refused > 100 and not failed and longest < 3
     live.weft('mend', '0,0,0', 'x+')
     for program in lost:
         refused, failed, _ = held(program)

@@ -9,11 +9,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,12 +25,13 @@
 #define PORT "18519"
 #define SLOTS                                                                                      \
 	16u /* of bytes that are written; more than messages that may come before they are looked at */
-#define RECEIVES 8u
-#define BYTES	 6000u
-#define DEPTH	 8u /* messages */
-#define ENOUGH	 "20"
-#define PATIENCE "30" /* seconds */
-#define EVENT_MS 100  /* from the last completion */
+#define RECEIVES  8u
+#define BYTES	  6000u
+#define DEPTH	  8u /* messages */
+#define ENOUGH	  "20"
+#define PATIENCE  "30" /* seconds */
+#define SILENT_MS 2000
+#define EVENT_MS  100 /* from the last completion */
 
 struct name {
 	uint8_t gid[16];
@@ -292,6 +296,8 @@ static void run_one(const char *host)
 
 	set_up();
 	fd = talk_open(host, PORT);
+	/* else a host that was paused hears what was repeated to it ever more seldom as late again */
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &(int){SILENT_MS}, sizeof(int));
 	if (meet(fd)) {
 		play();
 		say_what_came();

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define TRIES 400 /* of 50 ms */
@@ -38,6 +39,7 @@ static int listen_at(const char *port)
 static int connect_to(const char *host, const char *port)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	const struct timeval one_second = {1, 0}, for_ever = {0, 0};
 	struct addrinfo *found;
 	int fd, answer = getaddrinfo(host, port, &hints, &found);
 
@@ -47,7 +49,11 @@ static int connect_to(const char *host, const char *port)
 	}
 	for (int i = 0; i < TRIES; i++) {
 		fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		if (fd >= 0 && !connect(fd, found->ai_addr, found->ai_addrlen)) {
+		/* a host that boots answers the kernel's own tries, which come ever more seldom, late */
+		if (fd >= 0 &&
+		    !setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &one_second, sizeof(one_second)) &&
+		    !connect(fd, found->ai_addr, found->ai_addrlen)) {
+			setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &for_ever, sizeof(for_ever));
 			freeaddrinfo(found);
 			return fd;
 		}
