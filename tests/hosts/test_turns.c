@@ -32,7 +32,7 @@
 #define HOSTS	   2u
 #define MEMBERS	   3u /* one of host 0, two of host 1 */
 #define BYTES	   (1ull << 30)
-#define SILENCE_MS 3600000u
+#define SILENCE_MS 60000u
 #define RIGHTS	   2u
 #define ACTORS	   5u
 #define STEPS	   512u
