@@ -15,13 +15,15 @@ static bool is_pool(const struct weft_pool_header *header)
 
 static int remove_unused(const char *path, int fd, bool own, const char **why)
 {
-	struct weft_pool_header header = {.magic = 0};
+	struct weft_pool_header header;
 	struct stat st, now;
 	int err;
 
 	*why = "the pool file cannot be looked at";
-	if (fstat(fd, &st) || pread(fd, &header, sizeof(header), 0) < 0)
+	if (fstat(fd, &st))
 		return -errno;
+	if (pread(fd, &header, sizeof(header), 0) != sizeof(header))
+		header.magic = 0;
 	*why = "the file is not a pool";
 	/* the user's own pool has a name of ours: what stands there half made is ours, too */
 	if (!S_ISREG(st.st_mode) || (!is_pool(&header) && !own))
