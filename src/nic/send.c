@@ -331,10 +331,12 @@ static uint64_t patience_left_ns(struct weft_qp *qp, uint64_t now_ns)
 
 	if (qp->awaited == WEFT_DONE || qp->state != WEFT_QPS_RTS)
 		return UINT64_MAX;
-	if (!qp->deadline_ns)
-		qp->deadline_ns =
-			patience == UINT64_MAX ? UINT64_MAX : weft_nic_stamp_ns(qp->nic) + patience;
-	return now_ns < qp->deadline_ns ? qp->deadline_ns - now_ns : 0;
+	if (qp->deadline_ns)
+		return now_ns < qp->deadline_ns ? qp->deadline_ns - now_ns : 0;
+	qp->deadline_ns =
+		patience == UINT64_MAX ? UINT64_MAX : weft_nic_stamp_ns(qp->nic) + patience;
+	/* without any, too, it is looked for once more: a wire would have taken longer to ask */
+	return patience ? patience : 1;
 }
 
 /* A peer that found us at fault answers no more: its verdict came first. */
