@@ -162,6 +162,20 @@ void cards_begin_with(struct cards *c, const struct weft_ape_ni_config *config, 
 	torus_begin_with(&c->torus, &config->node, 3, &kind, seed, c->card, sizeof(*c->card));
 }
 
+void cards_begin_registered(struct cards *c, const struct weft_ape_ni_config *config,
+			    cards_event_fn *event)
+{
+	int number;
+
+	cards_begin_with(c, config, 1, event);
+	for (uint32_t n = 0; n < c->torus.count; n++)
+		for (unsigned int p = 0; p < CARD_PROCESSES; p++) {
+			number = card_register_all(c, n, p);
+			assert(number == 0);
+		}
+	weft_sim_run(&c->torus.sim, 10000);
+}
+
 void cards_begin(struct cards *c, unsigned int x, unsigned int y, unsigned int z, uint64_t seed,
 		 cards_event_fn *event)
 {

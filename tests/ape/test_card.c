@@ -29,11 +29,7 @@ static void on_event(struct cards *c, uint32_t node, unsigned int process,
 static void begin_with(const struct weft_ape_ni_config *config)
 {
 	events = 0;
-	cards_begin_with(&cards, config, 1, on_event);
-	for (uint32_t n = 0; n < cards.torus.count; n++)
-		for (unsigned int p = 0; p < CARD_PROCESSES; p++)
-			card_register_all(&cards, n, p);
-	weft_sim_run(&cards.torus.sim, 10000);
+	cards_begin_registered(&cards, config, on_event);
 }
 
 static void begin(unsigned int x, unsigned int y, unsigned int z)

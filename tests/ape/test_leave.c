@@ -24,11 +24,7 @@ static void begin(void)
 	struct weft_ape_ni_config config = cards_config(2, 1, 1);
 
 	events = 0;
-	cards_begin_with(&cards, &config, 1, on_event);
-	for (uint32_t n = 0; n < cards.torus.count; n++)
-		for (unsigned int p = 0; p < CARD_PROCESSES; p++)
-			assert_int_equal(card_register_all(&cards, n, p), 0);
-	weft_sim_run(&cards.torus.sim, 10000);
+	cards_begin_registered(&cards, &config, on_event);
 }
 
 static void run(uint64_t ns)

@@ -20,11 +20,7 @@ static void on_event(struct cards *c, uint32_t node, unsigned int process,
 static void begin_with(const struct weft_ape_ni_config *config)
 {
 	events = 0;
-	cards_begin_with(&cards, config, 1, on_event);
-	for (uint32_t n = 0; n < cards.torus.count; n++)
-		for (unsigned int p = 0; p < CARD_PROCESSES; p++)
-			assert_int_equal(card_register_all(&cards, n, p), 0);
-	weft_sim_run(&cards.torus.sim, 10000);
+	cards_begin_registered(&cards, config, on_event);
 }
 
 /* From process 0 of node 0, into process 1 there. */
