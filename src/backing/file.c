@@ -124,6 +124,11 @@ static bool is_unmade(int fd, const struct stat *st)
 	       (pread(fd, &magic, sizeof(magic), 0) == sizeof(magic) && magic == WEFT_POOL_MAKING);
 }
 
+bool weft_file_is_pool(const struct weft_pool_header *header)
+{
+	return header->magic == WEFT_POOL_MAGIC || header->magic == WEFT_POOL_MAKING;
+}
+
 int weft_file_check_header(const struct weft_pool_header *header, uint64_t signature,
 			   const char **why)
 {

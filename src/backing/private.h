@@ -65,7 +65,9 @@ int weft_descriptor_another(struct weft_named *n);
 
 struct weft_pool_header;
 
-/* file.c: whether it is the header of a pool of this version and layout. -EPROTO */
+/* file.c: whether it is the header of a pool of any version, or of one that is being made. */
+bool weft_file_is_pool(const struct weft_pool_header *header);
+/* Whether it is that of a pool of this version and layout. -EPROTO */
 int weft_file_check_header(const struct weft_pool_header *header, uint64_t signature,
 			   const char **why);
 /* Whether the file is a pool of one host. The same, -EPERM, or fstat(2)'s. */

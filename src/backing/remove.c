@@ -8,11 +8,6 @@
 #include "backing/private.h"
 #include "pool/format.h"
 
-static bool is_pool(const struct weft_pool_header *header)
-{
-	return header->magic == WEFT_POOL_MAGIC || header->magic == WEFT_POOL_MAKING;
-}
-
 static int remove_unused(const char *path, int fd, bool own, const char **why)
 {
 	struct weft_pool_header header;
@@ -26,7 +21,7 @@ static int remove_unused(const char *path, int fd, bool own, const char **why)
 		header.magic = 0;
 	*why = "the file is not a pool";
 	/* the user's own pool has a name of ours: what stands there half made is ours, too */
-	if (!S_ISREG(st.st_mode) || (!is_pool(&header) && !own))
+	if (!S_ISREG(st.st_mode) || (!weft_file_is_pool(&header) && !own))
 		return -EPROTO;
 	*why = WEFT_BACKING_HAS_HOSTS;
 	if (header.magic == WEFT_POOL_MAGIC && header.pool_id)

@@ -91,13 +91,11 @@ static int check_free(int fd, const struct stat *st, const char **why)
 		return -errno;
 	memcpy(&header, page, sizeof(header));
 	*why = "the file is a pool of one host: weft pool rm removes it";
-	if ((header.magic == WEFT_POOL_MAGIC || header.magic == WEFT_POOL_MAKING) &&
-	    !header.pool_id)
-		return -EPROTO;
-	*why = "the file has other contents: remove it first";
-	if (header.magic == WEFT_POOL_MAGIC || header.magic == WEFT_POOL_MAKING ||
-	    (!header.magic && header.version == WEFT_POOL_VERSION && header.pool_id))
+	if (weft_file_is_pool(&header))
+		return header.pool_id ? 0 : -EPROTO;
+	if (!header.magic && header.version == WEFT_POOL_VERSION && header.pool_id)
 		return 0;
+	*why = "the file has other contents: remove it first";
 	return page[0] || memcmp(page, page + 1, sizeof(page) - 1) != 0 ? -EPROTO : 0;
 }
 
