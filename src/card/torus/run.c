@@ -155,10 +155,11 @@ static bool word_time(struct weft_torus_card *c, uint64_t turn)
 {
 	bool busy = weft_torus_cables_take(c);
 
-	if (turn % SERVE_EVERY == 0) {
+	/* first of all behind sleep */
+	if (turn % SAY_EVERY == 0)
 		weft_torus_cables_look_for_cuts(c);
+	if (turn % SERVE_EVERY == 0)
 		busy |= weft_torus_guests_serve(c);
-	}
 	if (turn % SERVE_EVERY == 0 || weft_torus_verbs_wants(c))
 		busy |= weft_torus_verbs_serve(c);
 	weft_torus_cables_look_for_room(c);
