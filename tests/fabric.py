@@ -4,6 +4,7 @@ run as root, that is the user nobody."""
 import atexit
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,11 @@ from pairs import Trouble, free_port, listening, wait_for  # noqa: E402,F401  (f
 
 BUILD = Path(os.environ.get('WEFT_BUILD', Path(__file__).resolve().parent.parent / 'build'))
 NOBODY = 65534
+
+
+def executed(out):
+    """How many instructions callgrind has counted, by its file."""
+    return int(re.search(r'^(?:summary|totals): (\d+)', Path(out).read_text(), re.M)[1])
 
 
 def user_prefix():

@@ -2,11 +2,11 @@
 """What is posted inline is read by the CPU, which does not reach memory of a GPU: a process that has registered some looks before.
 What that costs is counted in instructions, which noise does not change."""
 import os
-import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from fabric import executed
 
 BUILD = Path(os.environ.get('WEFT_BUILD', Path(__file__).resolve().parents[2] / 'build')).resolve()
 COUNT = 3200
@@ -21,7 +21,7 @@ def instructions(folder, regions):
                            BUILD / 'tests/gpu/inline', str(COUNT), str(regions)], env=env, capture_output=True, text=True,
                           timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    return int(re.search(r'^(?:summary|totals): (\d+)', out.read_text(), re.M)[1]) / COUNT
+    return executed(out) / COUNT
 
 
 def test_without(tmp_path):

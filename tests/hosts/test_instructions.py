@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """A pool without atomics costs RC nothing: as many instructions, counted by callgrind, post and poll a request to another host as in a
 pool that has them. Between two emulated guests, where time says it, five percent cannot be told from chance."""
-import re
-
 import pytest
+from fabric import executed
 from hosts import Hosts
 from pairs import free_port, listening, wait_for
 
@@ -20,7 +19,7 @@ def instructions(function, program, atomics):
         hosts.start('valgrind', '-q', '--tool=callgrind', f'--toggle-collect={function}', f'--callgrind-out-file={out}',
                     *words, '127.0.0.1', host=1).done(120)
         server.done()
-        return int(re.search(r'^(?:summary|totals): (\d+)', out.read_text(), re.M)[1]) / ROUNDS
+        return executed(out) / ROUNDS
 
 
 # Of polls those of WRITE alone: it is complete when it was posted, so that none finds nothing.

@@ -3,10 +3,10 @@
 callgrind, must not grow by more than a tenth over those noted in bench/instructions.json. A commit that makes
 them fewer, or has a good reason for more, notes the new number there."""
 import json
-import re
 from pathlib import Path
 
 import pytest
+from fabric import executed
 
 pytestmark = pytest.mark.alone
 
@@ -21,7 +21,7 @@ def instructions(fabric, function, count):
     out = fabric.folder / f'callgrind.{count}'
     fabric.run('valgrind', '-q', '--tool=callgrind', f'--toggle-collect={function}',
                f'--callgrind-out-file={out}', fabric.program('posts'), count, seconds=120)
-    return int(re.search(r'^(?:summary|totals): (\d+)', out.read_text(), re.M)[1])
+    return executed(out)
 
 
 @pytest.mark.parametrize('verb', FUNCTIONS)
