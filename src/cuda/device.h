@@ -71,6 +71,11 @@ WEFT_DEVICE uint64_t weft_look(const uint64_t *word)
 	return value;
 }
 
+WEFT_DEVICE void weft_put(uint64_t *word, uint64_t value)
+{
+	asm volatile("st.relaxed.sys.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
 /* Eight words, each relaxed, that lie in one line: asked for at once by the whole warp, of which each lane has all then. */
 WEFT_DEVICE void weft_look_at_line(const uint64_t *line, uint64_t word[8])
 {
@@ -90,8 +95,7 @@ WEFT_DEVICE void weft_put_line(uint64_t *line, const uint64_t word[8])
 	for (unsigned int i = 1; i < 8; i++)
 		mine = weft_lane() == i ? word[i] : mine;
 	if (weft_lane() < 8)
-		asm volatile("st.relaxed.sys.u64 [%0], %1;" ::"l"(line + weft_lane()), "l"(mine)
-			     : "memory");
+		weft_put(line + weft_lane(), mine);
 }
 
 /* All lanes of the warp are here, and what each has stored is before what any does next. */
@@ -184,6 +188,11 @@ WEFT_DEVICE uint64_t weft_look(const uint64_t *word)
 	return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
+WEFT_DEVICE void weft_put(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
 WEFT_DEVICE void weft_look_at_line(const uint64_t *line, uint64_t word[8])
 {
 	for (unsigned int i = 0; i < 8; i++)
@@ -193,7 +202,7 @@ WEFT_DEVICE void weft_look_at_line(const uint64_t *line, uint64_t word[8])
 WEFT_DEVICE void weft_put_line(uint64_t *line, const uint64_t word[8])
 {
 	for (unsigned int i = 0; i < 8; i++)
-		__atomic_store_n(line + i, word[i], __ATOMIC_RELAXED);
+		weft_put(line + i, word[i]);
 }
 
 WEFT_DEVICE void weft_converge(void)

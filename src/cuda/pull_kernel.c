@@ -88,12 +88,14 @@ WEFT_DEVICE void pull_parts(uint8_t *gpu, const uint8_t *host, const struct entr
 }
 
 /* All bytes are stored, by lanes with which this one has converged or by warps that have counted: tells of it, in the GPU's memory and in the
- * host's. Its releases are of those bytes, too. */
+ * host's. The order and the release are of those bytes, too. The word is for kernels of this GPU: an order of the whole system, which takes
+ * long, is needed once. */
 WEFT_DEVICE void tell_done(struct weft_pull_ring *ring, uint8_t *gpu, const struct entry *e)
 {
 	uint64_t turn = e->word[WEFT_PULL_TURN];
 
-	weft_release((uint64_t *)(gpu + e->word[WEFT_PULL_WORD_AT]), end_word(e));
+	weft_order_near();
+	weft_put((uint64_t *)(gpu + e->word[WEFT_PULL_WORD_AT]), end_word(e));
 	/* is_done (cuda/pull.c) acquires it */
 	weft_release(&ring->done[turn % WEFT_PULL_ENTRIES], turn);
 }
