@@ -238,6 +238,24 @@ static int issue_region(void *memory, uint64_t va, void *here, uint64_t len_byte
 	return copy_between(memory, va, here, len_bytes, write, issue_copy);
 }
 
+static int issue_parts_of_region(void *memory, uint64_t va, void *host,
+				 const struct weft_plugin_part part[], uint32_t parts)
+{
+	const struct weft_cuda_region *m = memory;
+	weft_cu_ptr from = (uintptr_t)host;
+	bool aside = m->copier != m->context && comes_from_host(&m->cuda, from);
+	int err = 0;
+
+	if (!is_still(memory) || weft_cuda_push(m))
+		return -EFAULT;
+	for (uint32_t i = 0; i < parts && !err; i++)
+		if (part[i].len_bytes)
+			err = copy_either(m, aside, va + part[i].offset, from + part[i].offset,
+					  part[i].len_bytes);
+	weft_cuda_pop(m);
+	return err;
+}
+
 static int copy_region(void *memory, uint64_t va, void *here, uint64_t len_bytes, bool write)
 {
 	return copy_between(memory, va, here, len_bytes, write, weft_cuda_copy);
@@ -254,6 +272,20 @@ static int wait_region(void *memory)
 	err = wait_for_stream(m);
 	weft_cuda_pop(m);
 	return err;
+}
+
+static int ask_region(void *memory)
+{
+	struct weft_cuda_region *m = memory;
+	weft_cu_result result;
+
+	if (!weft_cuda_has_context(m) || weft_cuda_push(m))
+		return -EFAULT;
+	result = m->cuda.cuStreamQuery(m->stream);
+	weft_cuda_pop(m);
+	if (result == WEFT_CUDA_ERROR_NOT_READY)
+		return -EAGAIN;
+	return result ? -EFAULT : 0;
 }
 
 static bool is_apart(const void *memory)
@@ -287,7 +319,9 @@ const struct weft_plugin weft_plugin = {
 	.reaches = reaches_other,
 	.copy = copy_region,
 	.issue = issue_region,
+	.issue_parts = issue_parts_of_region,
 	.wait = wait_region,
+	.ask = ask_region,
 	.name = name,
 	.pins = weft_cuda_pins,
 	.pin = weft_cuda_pin,
@@ -296,6 +330,7 @@ const struct weft_plugin weft_plugin = {
 	.pull_start = weft_cuda_pull_start,
 	.pull_put = weft_cuda_pull_put,
 	.pull_wait = weft_cuda_pull_wait,
+	.pull_done = weft_cuda_pull_done,
 	.pull_stop = weft_cuda_pull_stop,
 	.pull_end = weft_cuda_pull_end,
 	.allocate = weft_cuda_allocate,

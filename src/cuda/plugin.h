@@ -62,6 +62,7 @@ int weft_cuda_pull_start(void *pull);
 int weft_cuda_pull_put(void *pull, const struct weft_plugin_part part[2], uint64_t word_at,
 		       uint64_t word);
 int weft_cuda_pull_wait(void *pull);
+uint64_t weft_cuda_pull_done(void *pull);
 void weft_cuda_pull_stop(void *pull);
 void weft_cuda_pull_end(void *pull);
 

@@ -13,8 +13,8 @@
 
 #define WARP	    32u
 #define BLOCK_WARPS 16u /* more leave too few registers for the loads that each has under way */
-#define WARPS	    256u
-#define TEAM	    32u
+#define WARPS	    384u
+#define TEAM	    4u
 #define WARPS_MOST  512u
 #define LOOKS	    2048u /* at an entry, before others may have the processor, */
 #define ASK	    128u  /* and as often that, before it is asked whether the kernel lives */
@@ -176,8 +176,9 @@ static int publish_line(struct pull *p, uint64_t word[WEFT_PULL_WORDS])
 		(_Atomic uint64_t *)p->ring->line[(p->turn + 1) % WEFT_PULL_ENTRIES].word;
 	int err = p->runs ? 0 : -EFAULT;
 
-	if (!err && p->turn >= WEFT_PULL_ENTRIES)
-		err = wait_for_entry(p, p->turn + 1 - WEFT_PULL_ENTRIES);
+	/* the entry that had the line before; its `done` is looked at while it is there */
+	for (; !err && p->waited + WEFT_PULL_ENTRIES <= p->turn; p->waited += !err)
+		err = wait_for_entry(p, p->waited + 1);
 	if (err)
 		return err;
 	word[WEFT_PULL_TURN] = ++p->turn & WEFT_PULL_VALUE;
@@ -203,6 +204,15 @@ int weft_cuda_pull_put(void *pull, const struct weft_plugin_part part[2], uint64
 	};
 
 	return publish_line(pull, line);
+}
+
+uint64_t weft_cuda_pull_done(void *pull)
+{
+	struct pull *p = pull;
+
+	while (p->waited < p->turn && is_done(p, p->waited + 1))
+		p->waited++;
+	return p->waited;
 }
 
 int weft_cuda_pull_wait(void *pull)

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WEFT_PLUGIN_VERSION 8u
+#define WEFT_PLUGIN_VERSION 9u
 #define WEFT_PLUGIN_SYMBOL  "weft_plugin"
 
 /* How another process finds memory of a device; it stands in the pool, written before the region has its key. */
@@ -71,7 +71,12 @@ struct weft_plugin {
 	/* In two parts, so that several wait together: `wait` is for all that was issued for that memory by then, and due even
 	 * if that failed. */
 	int (*issue)(void *memory, uint64_t va, void *here, uint64_t len_bytes, bool write);
+	/* Parts of the host's room to the same places of it, one after the other. */
+	int (*issue_parts)(void *memory, uint64_t va, void *host,
+			   const struct weft_plugin_part part[], uint32_t parts);
 	int (*wait)(void *memory);
+	/* Whether `wait` would return at once: 0, -EAGAIN or -EFAULT. */
+	int (*ask)(void *memory);
 	/* Such as gpu0, for people: at least 16 bytes. */
 	void (*name)(const void *memory, char *name);
 
@@ -96,13 +101,15 @@ struct weft_plugin {
 	 * are begun before the first starts, and ended when the last has stopped. pull_begin: -ENOTSUP, there is no such kernel for this
 	 * device; -ENOMEM; -EIO. pull_start: -EIO. pull_put gives it two parts, and a word that it stores behind them, at an offset:
 	 * what a kernel that acquires that word then sees, whether what was given before is there or not. pull_wait: until all that was given is there. Both 0 or -EFAULT:
-	 * the kernel has died, or its context. One thread's at a time.
+	 * the kernel has died, or its context. pull_done: how many of those given since pull_begin are there, with all before them; it does
+	 * not see that a kernel has died. One thread's at a time.
 	 */
 	int (*pull_begin)(void *memory, uint64_t va, void *host, uint64_t len_bytes, void **pull);
 	int (*pull_start)(void *pull);
 	int (*pull_put)(void *pull, const struct weft_plugin_part part[2], uint64_t word_at,
 			uint64_t word);
 	int (*pull_wait)(void *pull);
+	uint64_t (*pull_done)(void *pull);
 	void (*pull_stop)(void *pull);
 	void (*pull_end)(void *pull);
 

@@ -30,10 +30,16 @@ void weft_ferry_stop(struct weft_ferry *ferry);
 /* Begins the copy of a part, by the copy engine, which stays as it is until weft_ferry_wait. Kernels that run see it behind
  * all that was begun before. 0 or -EFAULT: the memory is not what it was, or the driver refuses. Not while a kernel stays. */
 int weft_ferry_issue(struct weft_ferry *ferry, uint64_t offset, uint64_t len_bytes);
-/* Begins the copy of two parts, and of the word at an offset of the host's room behind them. */
+/* Begins the copy of two parts, and of the word at an offset of the host's room behind them. The copy engine is given at one go, by
+ * weft_ferry_send, what has words that follow each other, with up to 4 KiB that lie between parts: buffers in a row. */
 int weft_ferry_carry(struct weft_ferry *ferry, const struct weft_plugin_part part[2],
 		     uint64_t word_at);
+void weft_ferry_send(struct weft_ferry *ferry);
 /* Until all that was begun is there for all kernels, launched before or later. Due also after an error. 0 or -EFAULT. */
 int weft_ferry_wait(struct weft_ferry *ferry);
+/* How many calls of weft_ferry_carry have succeeded, and of how many, counted from the first on, all is there. Of an error it
+ * does not tell, as weft_ferry_wait does. */
+uint64_t weft_ferry_carried(const struct weft_ferry *ferry);
+uint64_t weft_ferry_done(struct weft_ferry *ferry);
 
 #endif

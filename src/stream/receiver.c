@@ -26,6 +26,14 @@
 #define OFTEN	   20u
 #define REST_NS	   100000u
 #define REST_LEAST 3u
+/* Looks at a buffer on its way, in vain, before it is waited for, which finds that a kernel has died. */
+#define LOOKS 65536u
+
+/* carried: of its list's ferry, when this buffer was the last. */
+struct crossing {
+	struct weft_clop_record record;
+	uint64_t carried;
+};
 
 struct weft_stream_receiver {
 	uint32_t *told; /* each buffer: the generation last told */
@@ -34,9 +42,10 @@ struct weft_stream_receiver {
 	uint64_t window_ns, runs, runs_rested; /* the window's end; all runs, and before the rest */
 	uint32_t sleeps;		       /* in this window */
 	bool rests;
-	struct weft_clop_record
-		*crossing; /* buffers on their way to a GPU, in the order of telling */
-	uint32_t crossings;
+	/* Buffers on their way to a GPU, a ring in the order of telling: those from `crossed` to `crossings`. */
+	struct crossing *crossing;
+	uint64_t crossings, crossed;
+	uint32_t looks; /* in vain, at the first of them */
 	struct weft_nanet_out out;
 	struct weft_stream_run run[WEFT_STREAM_RUN];
 	struct weft_stream_places places;
@@ -178,22 +187,34 @@ static void lose_list(struct weft_stream *s, uint32_t list)
 		}
 }
 
-/* Waits for the copies of all buffers that are on their way, and tells of them. */
-static void end_crossings(struct weft_stream *s)
+/* Whether that buffer has arrived, or never will, as its list is lost; wait: until one of both. */
+static bool has_crossed(struct weft_stream *s, const struct crossing *c, bool wait)
+{
+	const struct weft_stream_list_of *list = &s->list[c->record.list];
+
+	if (list->lost || weft_ferry_done(list->ferry) >= c->carried)
+		return true;
+	if (wait && weft_ferry_wait(list->ferry))
+		lose_list(s, c->record.list);
+	return wait;
+}
+
+/* Tells of the buffers that have arrived; wait: of all that are on their way. */
+static void end_crossings(struct weft_stream *s, bool wait)
 {
 	struct weft_stream_receiver *r = s->receiver;
-	uint64_t waited = 0; /* lists */
 
-	for (uint32_t i = 0; i < r->crossings; i++) {
-		uint32_t list = r->crossing[i].list;
+	for (; r->crossed != r->crossings; r->crossed++) {
+		const struct crossing *c = &r->crossing[r->crossed % s->tell.buffers];
 
-		if (!(waited >> list & 1) && weft_ferry_wait(s->list[list].ferry))
-			lose_list(s, list);
-		waited |= 1ull << list;
-		if (!s->list[list].lost)
-			tell_now(s, &r->crossing[i]);
+		if (!has_crossed(s, c, wait || r->looks == LOOKS)) {
+			r->looks++;
+			return;
+		}
+		r->looks = 0;
+		if (!s->list[c->record.list].lost)
+			tell_now(s, &c->record);
 	}
-	r->crossings = 0;
 }
 
 static void tell_event(struct weft_stream *s, const struct weft_clop_record *c)
@@ -207,7 +228,8 @@ static void tell_event(struct weft_stream *s, const struct weft_clop_record *c)
 		weft_ferry_wait(list->ferry);
 		lose_list(s, c->list);
 	} else if (!list->lost) {
-		r->crossing[r->crossings++] = *c;
+		r->crossing[r->crossings++ % s->tell.buffers] =
+			(struct crossing){*c, weft_ferry_carried(list->ferry)};
 	}
 }
 
@@ -451,9 +473,8 @@ static bool receive_batch(struct weft_stream *s, uint32_t source)
 	int runs = from->link->kind->receive(from->link, places, r->run);
 	uint64_t now_ns;
 
-	/* what the last batch has filled was copied meanwhile */
-	if (r->crossings)
-		end_crossings(s);
+	/* half of the list on its way is waited for, so that the rest is free for what comes next */
+	end_crossings(s, r->crossings - r->crossed >= s->clop[list].buffers / 2);
 	if (runs < 0)
 		from->failed = (uint64_t)-runs;
 	if (runs) {
@@ -473,6 +494,8 @@ static bool receive_batch(struct weft_stream *s, uint32_t source)
 	if (places)
 		weft_landing_settle(&s->list[list].landing);
 	tell_waiting(s);
+	if (s->list[list].ferry)
+		weft_ferry_send(s->list[list].ferry);
 	return runs > 0;
 }
 
@@ -617,10 +640,10 @@ void *weft_stream_receiver_run(void *stream)
 			publish_all(s, false);
 			continue;
 		}
-		end_crossings(s);
 		now_ns = s->spin_ns ? weft_clock_now_ns() : 0;
 		if (now_ns - last_ns < s->spin_ns)
 			continue;
+		end_crossings(s, true);
 		publish_all(s, true);
 		if (!moderate(s))
 			sleep_now(s);
@@ -629,7 +652,7 @@ void *weft_stream_receiver_run(void *stream)
 		weft_tell_returned(&s->tell, free_buffer, s);
 	for (uint32_t i = 0; i < s->lists; i++)
 		flush_lists(s, 1ull << i);
-	end_crossings(s);
+	end_crossings(s, true);
 	for (uint32_t i = 0; i < s->sources; i++)
 		publish_counters(s, i, true);
 	weft_tell_stop(&s->tell);

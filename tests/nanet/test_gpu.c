@@ -464,17 +464,49 @@ static void pulled_slots(void **state)
 	bytes_slots(state);
 }
 
-/* A buffer for each datagram, more in all than the kernel's ring has entries. */
-static void pulled_singly(void **state)
+/* A buffer for each datagram, more in all than the kernel's ring has entries; the copy engine is given many at one go. */
+static void singly(void **state)
 {
 	const struct weft_stream_list list = {.buffers = 700, .bytes = 128, .datagrams = 1};
 
-	SKIP_WITHOUT_KERNEL();
 	begin(&list);
 	for (uint32_t i = 0; i < 600; i++)
 		send_number(i, 100);
 	compare_all(600);
 	end();
+}
+
+static void pulled_singly(void **state)
+{
+	SKIP_WITHOUT_KERNEL();
+	singly(state);
+}
+
+/* More entries than the kernel's ring has, of which none is asked for before the last is given. */
+static void pulled_unasked(void **state)
+{
+	const struct weft_plugin_part part[2] = {{0, 8}};
+	const uint64_t len_bytes = 16;
+	struct weft_ferry *ferry;
+	weft_cu_ptr at;
+
+	SKIP_WITHOUT_KERNEL();
+	at = gpu_alloc(len_bytes);
+	assert_return_code(weft_ferry_begin((void *)(uintptr_t)at, len_bytes, true,
+					    &ferry), /* NOLINT(performance-no-int-to-ptr) */
+			   0);
+	assert_return_code(weft_ferry_start(ferry), 0);
+	for (uint64_t i = 1; i <= 1000; i++) {
+		memcpy(weft_ferry_host(ferry) + 8, &i, 8);
+		assert_return_code(weft_ferry_carry(ferry, part, 8), 0);
+		assert_int_equal(weft_ferry_carried(ferry), i);
+	}
+	assert_true(weft_ferry_done(ferry) <= 1000);
+	assert_return_code(weft_ferry_wait(ferry), 0);
+	assert_int_equal(weft_ferry_done(ferry), 1000);
+	weft_ferry_stop(ferry);
+	weft_ferry_end(ferry);
+	GPU_OK(cu.cuMemFree_v2(at));
 }
 
 /* One warp copies what is small, the others what is large: each word is stored behind those of all that was carried before. */
@@ -674,10 +706,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test(udp_to_slots),
 		cmocka_unit_test_teardown(followed, forget_rings),
 		cmocka_unit_test_teardown(freed, forget_rings),
+		cmocka_unit_test_teardown(singly, forget_rings),
 		cmocka_unit_test_teardown(destroyed, forget_rings),
 		cmocka_unit_test_setup_teardown(pulled_packed, by_kernel, by_engine),
 		cmocka_unit_test_setup_teardown(pulled_slots, by_kernel, by_engine),
 		cmocka_unit_test_setup_teardown(pulled_singly, by_kernel, by_engine),
+		cmocka_unit_test_setup_teardown(pulled_unasked, by_kernel, by_engine),
 		cmocka_unit_test_setup_teardown(pulled_in_order, by_kernel, by_engine),
 		cmocka_unit_test_setup_teardown(pulled_full, by_kernel, by_engine),
 		cmocka_unit_test_setup_teardown(pulled_followed, by_kernel, by_engine),
