@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLS, KILLS_AT_ONCE, NCCL_SECONDS = 50, 5, 150
+SMALL_ROUNDS = 3  # of all-reduces of 8 bytes, over Weft and by sockets
 REGISTRATIONS = 10000  # beside copies of other threads
 ORDER = [300000, 100000, 3000]  # rounds of 8 bytes, 4 KiB and 16 MiB from each kind of memory
 MIB = 1 << 20
@@ -203,10 +205,13 @@ def nccl(c):
             ("NCCL's SHM", {'NCCL_P2P_DISABLE': '1'}, False),
             ('sockets', {'NCCL_P2P_DISABLE': '1', 'NCCL_SHM_DISABLE': '1', 'NCCL_NET': 'Socket'}, False)]
     found = {}
+
+    def run_way(name, env, by_weft, *words):
+        command = ([c.build / 'weft', 'run'] if by_weft else []) + ['python3', ROOT / 'tests/gpu/nccl.py', *words]
+        return run_ranks(c, f'NCCL {name}', *command, **{**env, 'NCCL_DEBUG': 'INFO', 'WEFT': str(c.build / 'weft')})
+
     for name, env, by_weft in ways:
-        command = ([c.build / 'weft', 'run'] if by_weft else []) + ['python3', ROOT / 'tests/gpu/nccl.py']
-        env = {**env, 'NCCL_DEBUG': 'INFO', 'WEFT': str(c.build / 'weft')}
-        done = run_ranks(c, f'NCCL {name}', *command, *(['--all'] if name == 'over Weft' else []), **env)
+        done = run_way(name, env, by_weft, *(['--all'] if name == 'over Weft' else []))
         if not done:
             continue
         found[name] = results(done)
@@ -216,8 +221,13 @@ def nccl(c):
               done.returncode == 0 and wants in used)
     ours, shm = (float(found.get(name, {}).get('allreduce_64MiB', 0)) for name in ('over Weft', "NCCL's SHM"))
     c.row(14, 'all-reduce of 64 MiB', f'{ours:.1f} GB/s', f'SHM {shm:.1f}', '≥ 1.0 ×', ours >= shm > 0)
-    ours, sockets = (float(found.get(name, {}).get('allreduce_8B', 0)) for name in ('over Weft', 'sockets'))
-    c.row(14, 'all-reduce of 8 B', f'{ours:.0f} µs', f'sockets {sockets:.0f}', '≤ 1.0 ×', 0 < ours <= sockets)
+    small = {name: [float(found.get(name, {}).get('allreduce_8B', 0))] for name in ('over Weft', 'sockets')}
+    for name, env, by_weft in (way for _ in range(SMALL_ROUNDS - 1) for way in ways if way[0] in small):
+        done = run_way(name, env, by_weft)
+        small[name].append(float(results(done).get('allreduce_8B', 0)) if done else 0)
+    ours, sockets = (statistics.median(each) for each in small.values())
+    c.row(14, f'all-reduce of 8 B, the middle of {SMALL_ROUNDS} by turns', f'{ours:.0f} µs', f'sockets {sockets:.0f}', '≤ 1.0 ×',
+          all(all(each) for each in small.values()) and ours <= sockets)
     grown = float(found.get('over Weft', {}).get('counted', 0)) / max(1.0, float(found.get('over Weft', {}).get('moved', 1)))
     c.row(14, "Weft's counters", f'{grown:.2f} of the bytes that a ring moves', '', '≥ 1', grown >= 1)
 

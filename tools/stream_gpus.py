@@ -176,21 +176,28 @@ def free_ports(count):
     return ports
 
 
-CHAINS = {'cpu': ('on the CPU, two threads fit each source', ('--threads', 2)),
-          'pull': ('on the GPU, pull kernel', ('--gpu', 0, '--pull')),
-          'engine': ('on the GPU, copy engine', ('--gpu', 0))}
+GENERATORS = 2  # processors of each generator: one sends, one takes primitives
+PROCESSORS = sorted(os.sched_getaffinity(0))
+FITTING = max(2, len(PROCESSORS) // SOURCES - GENERATORS - 1)
+# Beside a receiving thread the trigger has as many threads for each source.
+CHAINS = {'cpu': (f'on the CPU, {FITTING} threads fit each source', ('--threads', FITTING), FITTING),
+          'pull': ('on the GPU, pull kernel', ('--gpu', 0, '--pull'), 1),
+          'engine': ('on the GPU, copy engine', ('--gpu', 0), 1)}
 
 
 def chain(c, way, gather, seconds):
     """From the generators' sources through a trigger, which has a receiving thread for each, and back."""
-    where, words = CHAINS[way]
+    where, words, threads = CHAINS[way]
+    apart = SOURCES * (GENERATORS + 1 + threads) <= len(PROCESSORS)
     weft = c.build / 'weft'
     rate = (EVENTS_S if not c.soft else EVENTS_S / 1000) / SOURCES
     started, ports = [], free_ports(2 * SOURCES)
 
-    def start(*words):
+    def start(processors, *words):
+        os.sched_setaffinity(0, processors if apart else PROCESSORS)
         process = subprocess.Popen([str(word) for word in (weft, 'stream', *words, '--json')], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
+        os.sched_setaffinity(0, PROCESSORS)
         started.append(process)
         return process
 
@@ -202,11 +209,12 @@ def chain(c, way, gather, seconds):
     try:
         places = [word for i in range(SOURCES) for word in ('--from', f'udp:127.0.0.1:{ports[i]}',
                                                             '--to', f'udp:127.0.0.1:{ports[SOURCES + i]}')]
-        trigger = start('trigger', *places, *words, '--algorithm', 'crawford', '--gather', gather, '--socket', SENDER_SOCKET,
-                        '--spin', 0 if c.soft else 1000)
+        trigger = start(PROCESSORS[SOURCES * GENERATORS:], 'trigger', *places, *words, '--algorithm', 'crawford', '--gather', gather,
+                        '--socket', SENDER_SOCKET, '--spin', 0 if c.soft else 1000)
         time.sleep(1 if way == 'cpu' else 2 if c.soft else 10)  # the driver compiles the kernels for its GPU
-        generators = [start('generate', '--to', f'udp:127.0.0.1:{ports[i]}', '--rate', rate, '--seconds', seconds, '--stamp',
-                            '--seed', i + 1, '--back', f'127.0.0.1:{ports[SOURCES + i]}') for i in range(SOURCES)]
+        generators = [start(PROCESSORS[i * GENERATORS:(i + 1) * GENERATORS], 'generate', '--to', f'udp:127.0.0.1:{ports[i]}', '--rate', rate,
+                            '--seconds', seconds, '--stamp', '--seed', i + 1, '--back', f'127.0.0.1:{ports[SOURCES + i]}')
+                      for i in range(SOURCES)]
         sent = [generator.communicate(timeout=seconds + 120)[0] for generator in generators]
         time.sleep(0.5)
         trigger.send_signal(2)
