@@ -248,10 +248,13 @@ static int issue_parts_of_region(void *memory, uint64_t va, void *host,
 
 	if (!is_still(memory) || weft_cuda_push(m))
 		return -EFAULT;
-	for (uint32_t i = 0; i < parts && !err; i++)
-		if (part[i].len_bytes)
+	for (uint32_t n = 0; n < parts && !err; n++) {
+		uint32_t i = WEFT_MUTATED(parts_backwards) ? parts - 1 - n : n;
+
+		if (part[i].len_bytes && !(i && WEFT_MUTATED(part_left_out)))
 			err = copy_either(m, aside, va + part[i].offset, from + part[i].offset,
 					  part[i].len_bytes);
+	}
 	weft_cuda_pop(m);
 	return err;
 }

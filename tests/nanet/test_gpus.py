@@ -27,7 +27,7 @@ WANTS = {
     'latency': [rf"13 \| UDP → GPU, 10⁴ datagrams/s .*p99.9 {NUMBER} µs.* [1-9][\d,]* datagrams, .*\| gaps' p99.9 {NUMBER} \|",
                 rf"13 \| UDP → GPU, 0.8 of the full rate .*p99.9 {NUMBER} µs.*\| gaps' p99.9 {NUMBER} \|"],
     'chain': [rf'19 \| the chain on the {where}, 4 sources, buffers of 128 events; one by one \| .* MEvents/s .* p99.9 [1-9]'
-              for where in ('CPU, two threads fit each source', 'GPU, pull kernel', 'GPU, copy engine')],
+              for where in (r'CPU, \d+ threads fit each source', 'GPU, pull kernel', 'GPU, copy engine')],
 }
 
 
