@@ -136,7 +136,7 @@ static bool follows_last(const struct weft_ferry *f, const struct weft_plugin_pa
 }
 
 /* Behind what is to be sent: up to the end of that part. */
-static void lengthen(struct weft_plugin_part *to, const struct weft_plugin_part *part)
+static void lengthen_part(struct weft_plugin_part *to, const struct weft_plugin_part *part)
 {
 	to->len_bytes = part->offset + part->len_bytes - to->offset;
 }
@@ -147,9 +147,9 @@ static int carry_by_engine(struct weft_ferry *f, const struct weft_plugin_part p
 	const struct weft_plugin_part word = {word_at, sizeof(uint64_t)};
 
 	if (follows_last(f, &part[0], word_at)) {
-		lengthen(&f->part[BYTES], &part[0]);
-		lengthen(&f->part[DATAGRAMS], &part[1]);
-		lengthen(&f->part[WORDS], &word);
+		lengthen_part(&f->part[BYTES], &part[0]);
+		lengthen_part(&f->part[DATAGRAMS], &part[1]);
+		lengthen_part(&f->part[WORDS], &word);
 	} else {
 		weft_ferry_send(f);
 		f->part[BYTES] = part[0];
