@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Programs on the nodes of a torus: one, one on each, or a job of MPI, rank by rank. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,30 +60,104 @@ static int run_at(const struct weft_torus_options *o, const uint8_t at[3], char 
 	return become(node, program);
 }
 
+/* ---- On each node ---- */
+
+#define GRACE_MS 2000 /* from SIGTERM to SIGKILL */
+
+/* A program on each node of this part: its process, 0 where there is none or no more. */
+struct team {
+	unsigned int nodes;
+	pid_t *pid;
+	int status; /* of the first that failed */
+};
+
+static int start_each(struct team *t, const struct weft_torus_options *o,
+		      const struct weft_ape_lattice *l, char **program)
+{
+	for (unsigned int i = 0; i < t->nodes; i++) {
+		struct weft_ape_coord at = weft_ape_lattice_coord(l, i);
+
+		if (!weft_torus_is_here(&o->shape, i))
+			continue;
+		t->pid[i] = fork();
+		if (!t->pid[i])
+			_exit(run_at(o, at.at, program));
+		if (t->pid[i] < 0) {
+			t->pid[i] = 0;
+			fprintf(stderr, "weft torus: cannot fork: %m\n");
+			return 125;
+		}
+	}
+	return 0;
+}
+
+static void signal_team(const struct team *t, int signal)
+{
+	for (unsigned int i = 0; i < t->nodes; i++)
+		if (t->pid[i])
+			kill(t->pid[i], signal);
+}
+
+/* Those that still run wait for it, and would for ever. */
+static void end_others(const struct team *t, const struct weft_ape_lattice *l, unsigned int node,
+		       int status)
+{
+	struct weft_ape_coord at = weft_ape_lattice_coord(l, node);
+
+	fprintf(stderr, "weft torus: node %u,%u,%u ended with %s %d: the others are ended\n",
+		at.at[0], at.at[1], at.at[2], WIFEXITED(status) ? "status" : "signal",
+		WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+	signal_team(t, SIGTERM);
+}
+
+/* The next that has ended; -1: none is left. Those that are to end are killed when none of them does for a while. */
+static pid_t wait_for_one(const struct team *t, int *status)
+{
+	for (int ms = 0; t->status && ms < GRACE_MS; ms++) {
+		pid_t pid = waitpid(-1, status, WNOHANG);
+
+		if (pid)
+			return pid;
+		usleep(1000);
+	}
+	if (t->status)
+		signal_team(t, SIGKILL);
+	return wait(status);
+}
+
+static unsigned int take_out(struct team *t, pid_t pid)
+{
+	unsigned int node = 0;
+
+	while (t->pid[node] != pid)
+		node++;
+	t->pid[node] = 0;
+	return node;
+}
+
 static int run_each(const struct weft_torus_options *o, const struct weft_ape_lattice *l,
 		    char **program)
 {
 	unsigned int nodes = o->shape.size[0] * o->shape.size[1] * o->shape.size[2];
-	int status, failed = 0;
+	struct team t = {.nodes = nodes, .pid = calloc(nodes, sizeof(*t.pid))};
+	int status;
+	pid_t pid;
 
-	for (unsigned int i = 0; i < nodes; i++) {
-		struct weft_ape_coord at = weft_ape_lattice_coord(l, i);
-		pid_t pid = weft_torus_is_here(&o->shape, i) ? fork() : getpid();
+	if (!t.pid)
+		return 125;
+	t.status = start_each(&t, o, l, program);
+	if (t.status)
+		signal_team(&t, SIGTERM);
+	while ((pid = wait_for_one(&t, &status)) > 0) {
+		unsigned int node = take_out(&t, pid);
 
-		if (!pid)
-			_exit(run_at(o, at.at, program));
-		if (pid < 0) {
-			fprintf(stderr, "weft torus: cannot fork: %m\n");
-			failed = 125;
-			break;
-		}
+		if (t.status || !status)
+			continue;
+		t.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+		end_others(&t, l, node, status);
 	}
-	while (wait(&status) > 0) {
-		int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-
-		failed = failed ? failed : code;
-	}
-	return failed;
+	free(t.pid);
+	return t.status;
 }
 
 /* ---- MPI ---- */

@@ -87,6 +87,15 @@ def test_run(live):
     live.weft('run', '--', 'there-is-no-such-program', status=127)
 
 
+def test_one_of_each_fails(live):
+    """The others are ended, also those that do not want to."""
+    live.weft('up', '3x2')
+    said = live.weft('run', '--each', '--', 'sh', '-c', 'case $WEFT_TORUS_NODE in *1.1.0) kill -SEGV $$;; esac; exec sleep 600', status=139)
+    assert 'node 1,1,0 ended with signal 11' in said
+    said = live.weft('run', '--each', '--', 'sh', '-c', 'case $WEFT_TORUS_NODE in *2.0.0) exit 5;; esac; trap "" TERM; exec sleep 600', status=5)
+    assert 'node 2,0,0 ended with status 5' in said
+
+
 def test_wrong_words_of_what_is_up(live):
     live.weft('up', '2')
     for words in ('reg', 'reg 9,0,0', 'reg 0,0,0 220', 'reg 0,0,0 x', 'reg 0,0,0 68=', 'reg 0,0,0 68=4294967296',
