@@ -107,9 +107,42 @@ static void test_silence_holds_up_no_other(void **state)
 	cards_end(&cards);
 }
 
+/* Nor does one that has posted as many small messages as the card has places, before the node is known to be silent. */
+static void test_small_ones_leave_places(void **state)
+{
+	struct weft_ape_ni_config config = cards_config(3, 1, 1);
+	struct weft_sim *sim = &cards.torus.sim;
+	struct weft_ape_descriptor lost, d;
+	unsigned int posted = 0;
+
+	config.times.again_ns = 1000000;
+	begin_with(&config);
+	lost = put(1, 64);
+	d = put(2, 64);
+	d.tag = 7;
+	assert_true(card_post(&cards, 0, 1, &lost));
+	weft_sim_run(sim, sim->now_ns + 100000);
+	assert_int_equal(events, 1);
+	events = 0;
+	cards.torus.node[1].dead = true;
+	for (uint64_t until_ns = sim->now_ns + config.times.again_ns / 2;
+	     sim->now_ns < until_ns; weft_sim_run(sim, sim->now_ns + 1000))
+		while (card_post(&cards, 0, 1, &lost))
+			posted++;
+	assert_true(posted >= WEFT_APE_MESSAGES);
+	assert_int_equal(__builtin_popcountll(cards.card[0].card.messages), WEFT_APE_SHARE);
+	assert_true(card_post(&cards, 0, 0, &d));
+	weft_sim_run(sim, sim->now_ns + 100000);
+	assert_int_equal(events, 1);
+	assert_int_equal(event[0].tag, 7);
+	assert_int_equal(event[0].status, WEFT_APE_OK);
+	cards_end(&cards);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_small_ones_leave_places),
 		cmocka_unit_test(test_stands_still_in_the_way),
 		cmocka_unit_test(test_silence_holds_up_no_other),
 	};

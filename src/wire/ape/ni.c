@@ -284,10 +284,25 @@ static bool stands_still(const struct weft_ape_peer *p)
 	return weft_ape_flow_stands_still(&p->flow[WEFT_APE_REQUESTS]);
 }
 
-/* What is for a node that is silent is not begun, so that it has no engine that others could have. */
-static bool is_worth_an_engine(struct weft_ape_ni *c, const struct weft_ape_process *p)
+/* Small messages to a node that has just died take places at once, and keep them until they are given up: some are left for others. */
+static bool has_its_share(const struct weft_ape_ni *c, unsigned int process)
 {
-	return !p->stalled && !stands_still(weft_ape_ni_peer(c, p->posted[p->first].to));
+	unsigned int count = 0;
+
+	if (__builtin_popcountll(c->messages) < (int)WEFT_APE_SHARE)
+		return false;
+	for (uint64_t left = c->messages; left;)
+		count += c->message[weft_ape_next_bit(&left)].process == process;
+	return count >= WEFT_APE_SHARE;
+}
+
+/* What is for a node that is silent is not begun, so that it has no engine that others could have. */
+static bool is_worth_an_engine(struct weft_ape_ni *c, unsigned int process)
+{
+	const struct weft_ape_process *p = &c->process[process];
+
+	return !p->stalled && !has_its_share(c, process) &&
+	       !stands_still(weft_ape_ni_peer(c, p->posted[p->first].to));
 }
 
 /* An engine without work: a SEND that is tried again, a message whose flow goes on, or the next process's descriptor. */
@@ -310,7 +325,7 @@ static void find_work(struct weft_ape_ni *c, unsigned int engine)
 	     left && which != WEFT_APE_NO_MESSAGE;) {
 		unsigned int process = (first + weft_ape_next_bit(&left)) % WEFT_APE_PROCESSES;
 
-		if (!is_worth_an_engine(c, &c->process[process]))
+		if (!is_worth_an_engine(c, process))
 			continue;
 		c->next_process = process + 1;
 		begin_message(c, process, which);

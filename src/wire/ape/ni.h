@@ -15,6 +15,7 @@
 
 #define WEFT_APE_PEERS	    64u
 #define WEFT_APE_MESSAGES   64u
+#define WEFT_APE_SHARE	    48u /* of them, those of one process at most */
 #define WEFT_APE_JOBS	    16u
 #define WEFT_APE_POSTED	    16u /* descriptors of a process that wait */
 #define WEFT_APE_BUFFERS    64u /* of a process */
