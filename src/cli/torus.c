@@ -117,13 +117,13 @@ static bool parse_ties(const char *text, uint32_t *tie)
 	return false;
 }
 
-static bool parse_count(const char *text, uint32_t *number)
+static bool parse_count(const char *text, uint32_t least, uint32_t most, uint32_t *number)
 {
 	char *end;
 	unsigned long value = strtoul(text, &end, 10);
 
 	*number = (uint32_t)value;
-	return *text >= '0' && *text <= '9' && !*end && value <= UINT16_MAX;
+	return *text >= '0' && *text <= '9' && !*end && value >= least && value <= most;
 }
 
 static const char *const links[] = {[WEFT_TORUS_RING] = "ring", [WEFT_TORUS_UDP] = "udp", NULL};
@@ -148,47 +148,81 @@ static bool parse_part(const char *text, struct weft_torus_shape *s)
 	       s->parts && s->parts <= WEFT_TORUS_PARTS && s->part < s->parts;
 }
 
-/* An option with a value; false: the value is none. */
-static bool parse_option(struct weft_torus_options *o, const char *word, const char *value,
-			 bool *known)
-{
-	struct weft_torus_shape *s = &o->shape;
+/* ---- Options ---- */
 
-	*known = true;
-	if (!strcmp(word, "--name"))
-		o->name = value;
-	else if (!strcmp(word, "--node"))
-		o->node = value;
-	else if (!strcmp(word, "--mesh"))
-		return parse_mesh(value, s->line);
-	else if (!strcmp(word, "--order"))
-		return parse_order(value, s->order);
-	else if (!strcmp(word, "--map"))
-		return parse_order(value, o->map);
-	else if (!strcmp(word, "--ties"))
-		return parse_ties(value, &s->tie);
-	else if (!strcmp(word, "--vcs"))
-		return parse_count(value, &s->channels) && s->channels >= 1 && s->channels <= 2;
-	else if (!strcmp(word, "--lanes"))
-		return parse_count(value, &s->lanes);
-	else if (!strcmp(word, "--link"))
-		return parse_word(value, links, &s->link);
-	else if (!strcmp(word, "--phy"))
-		return parse_word(value, codes, &s->phy);
-	else if (!strcmp(word, "--part"))
-		return parse_part(value, s);
-	else if (!strcmp(word, "--port"))
-		return parse_count(value, &o->port) && o->port;
-	else if (!strcmp(word, "--peer"))
-		return weft_torus_add_peer(o, value);
-	else if (!strcmp(word, "--fifo"))
-		return parse_count(value, &s->data_depth);
-	else if (!strcmp(word, "--engines"))
-		return parse_count(value, &s->engines);
-	else
-		*known = false;
-	return true;
-}
+/* Commands, as bits. */
+enum {
+	UP = 1,
+	STATUS = 2,
+	MAP = 4,
+	RUN = 8,
+	OTHERS = 16,
+	ALL = 31,
+};
+
+/* With the words behind the options. */
+struct command {
+	const char *name;
+	unsigned int bit;
+	int least, most; /* words */
+	int (*run)(struct weft_torus_options *o, char **words);
+};
+
+#define TAKE(name, expression)                                                                     \
+	static bool take_##name(struct weft_torus_options *o, const char *value)                   \
+	{                                                                                          \
+		return expression;                                                                 \
+	}
+TAKE(name, (o->name = value))
+TAKE(node, (o->node = value))
+TAKE(mesh, parse_mesh(value, o->shape.line))
+TAKE(order, parse_order(value, o->shape.order))
+TAKE(map, parse_order(value, o->map))
+TAKE(ties, parse_ties(value, &o->shape.tie))
+TAKE(vcs, parse_count(value, 1, 2, &o->shape.channels))
+TAKE(lanes, parse_count(value, 1, 4, &o->shape.lanes) && o->shape.lanes != 3)
+TAKE(link, parse_word(value, links, &o->shape.link))
+TAKE(phy, parse_word(value, codes, &o->shape.phy))
+TAKE(part, parse_part(value, &o->shape))
+TAKE(port, parse_count(value, 1, UINT16_MAX, &o->port))
+TAKE(peer, weft_torus_add_peer(o, value))
+TAKE(fifo, parse_count(value, 1, WEFT_APE_DEPTH_MAX, &o->shape.data_depth))
+TAKE(engines, parse_count(value, 1, WEFT_APE_ENGINES, &o->shape.engines))
+TAKE(json, (o->json = !value))
+TAKE(netns, (o->shape.netns = !value))
+TAKE(each, (o->each = !value))
+TAKE(ranks, (o->ranks = !value))
+TAKE(svg, (o->svg = !value))
+
+/* values: which there are; NULL: it takes none. */
+static const struct option_of {
+	const char *name;
+	unsigned int commands;
+	const char *values;
+	bool (*take)(struct weft_torus_options *o, const char *value);
+} options[] = {
+	{"--name", ALL, "1 to 32 letters, digits, - and _", take_name},
+	{"--node", RUN, "X,Y,Z", take_node},
+	{"--mesh", UP, "letters of x, y and z", take_mesh},
+	{"--order", UP, "x, y and z in some order", take_order},
+	{"--map", MAP | RUN, "x, y and z in some order", take_map},
+	{"--ties", UP, "plus, minus or parity", take_ties},
+	{"--vcs", UP, "1 or 2", take_vcs},
+	{"--lanes", UP, "1, 2 or 4", take_lanes},
+	{"--link", UP, "ring or udp", take_link},
+	{"--phy", UP, "none, 8b10b or 64b66b", take_phy},
+	{"--part", UP, "I/N: from 0/1 to 7/8", take_part},
+	{"--port", UP, "1 to 65535", take_port},
+	{"--peer", UP, "HOST:PORT, for each other part once", take_peer},
+	{"--fifo", UP, "1 to 3840 words", take_fifo},
+	{"--engines", UP, "1 to 8", take_engines},
+	{"--json", STATUS, NULL, take_json},
+	{"--netns", UP, NULL, take_netns},
+	{"--each", RUN, NULL, take_each},
+	{"--ranks", RUN, NULL, take_ranks},
+	{"--svg", MAP, NULL, take_svg},
+	{NULL, 0, NULL, NULL},
+};
 
 static int find_home(struct weft_torus_options *o)
 {
@@ -203,47 +237,46 @@ static int find_home(struct weft_torus_options *o)
 	return 0;
 }
 
-static int parse_options(struct weft_torus_options *o, int argc, char **argv, int *at)
+/* Takes the option at *i, and its value. */
+static int parse_option(struct weft_torus_options *o, const struct command *command, int argc,
+			char **argv, int *i)
 {
-	int i;
+	const char *word = argv[*i];
+	const struct option_of *option = options;
 
-	for (i = 1; i < argc && argv[i][0] == '-'; i++) {
-		bool known;
+	while (option->name && strcmp(option->name, word))
+		option++;
+	if (!option->name)
+		return weft_main_usage_error("torus", "unknown option '%s'", word);
+	if (!(option->commands & command->bit))
+		return weft_main_usage_error("torus", "%s takes no %s", command->name, word);
+	if (!option->values) {
+		option->take(o, NULL);
+		return 0;
+	}
+	if (++*i == argc)
+		return weft_main_usage_error("torus", "%s needs %s", word, option->values);
+	if (!option->take(o, argv[*i]))
+		return weft_main_usage_error("torus", "%s is %s, not '%s'", word, option->values,
+					     argv[*i]);
+	return 0;
+}
 
+/* argv[0] is the command's name. *at: the first word behind all options. */
+static int parse_options(struct weft_torus_options *o, const struct command *command, int argc,
+			 char **argv, int *at)
+{
+	int i, err = 0;
+
+	for (i = 1; i < argc && argv[i][0] == '-' && !err; i++) {
 		if (!strcmp(argv[i], "--")) {
 			i++;
 			break;
 		}
-		if (!strcmp(argv[i], "--json")) {
-			o->json = true;
-			continue;
-		}
-		if (!strcmp(argv[i], "--netns")) {
-			o->shape.netns = true;
-			continue;
-		}
-		if (!strcmp(argv[i], "--each")) {
-			o->each = true;
-			continue;
-		}
-		if (!strcmp(argv[i], "--ranks")) {
-			o->ranks = true;
-			continue;
-		}
-		if (!strcmp(argv[i], "--svg")) {
-			o->svg = true;
-			continue;
-		}
-		if (!parse_option(o, argv[i], i + 1 < argc ? argv[i + 1] : "", &known) ||
-		    (known && i + 1 == argc))
-			return weft_main_usage_error("torus", "what stands behind '%s' is none",
-						     argv[i]);
-		if (!known)
-			return weft_main_usage_error("torus", "unknown option '%s'", argv[i]);
-		i++;
+		err = parse_option(o, command, argc, argv, &i);
 	}
 	*at = i;
-	return find_home(o);
+	return err ? err : find_home(o);
 }
 
 struct weft_ape_lattice weft_torus_lattice(const struct weft_torus_shape *shape)
@@ -287,13 +320,14 @@ static int parse_up(struct weft_torus_options *o, int argc, char **argv)
 {
 	struct weft_ape_ni_config config;
 	const uint8_t at[3] = {0};
+	const struct command up = {.name = "up", .bit = UP};
 	int i = 0, err = argc < 2 ? weft_main_usage_error("torus", "up needs a size, as 2x2x2") : 0;
 
 	if (err)
 		return err;
 	if (!parse_size(argv[1], o->shape.size))
 		return weft_main_usage_error("torus", "no size: '%s' (8, 4x4, 2x2x2)", argv[1]);
-	err = parse_options(o, argc - 1, argv + 1, &i);
+	err = parse_options(o, &up, argc - 1, argv + 1, &i);
 	if (err)
 		return err;
 	if (i + 1 < argc)
@@ -302,9 +336,9 @@ static int parse_up(struct weft_torus_options *o, int argc, char **argv)
 		return weft_main_usage_error("torus", "%s has more than %u nodes", argv[1],
 					     WEFT_TORUS_NODES);
 	o->shape.quads = o->shape.phy == WEFT_TORUS_8B10B ? 2 : o->shape.lanes;
-	if ((o->shape.lanes != 1 && o->shape.lanes != 2 && o->shape.lanes != 4) ||
-	    !weft_torus_config(&o->shape, at, &config))
-		return weft_main_usage_error("torus", "no lattice can be so");
+	if (!weft_torus_config(&o->shape, at, &config))
+		return weft_main_usage_error("torus", "--fifo is 1 to %u words with one lane",
+					     WEFT_APE_DEPTH_NARROW);
 	if (o->shape.netns && (o->shape.parts > 1 || o->shape.link != WEFT_TORUS_RING))
 		return weft_main_usage_error("torus", "--netns goes with rings, and with one part");
 	if (o->peers != o->shape.parts - 1)
@@ -314,17 +348,12 @@ static int parse_up(struct weft_torus_options *o, int argc, char **argv)
 	return weft_torus_up(o);
 }
 
-/* Each with the words behind the options. */
-static const struct command {
-	const char *name;
-	int least, most; /* words */
-	int (*run)(struct weft_torus_options *o, char **words);
-} commands[] = {
-	{"down", 0, 0, weft_torus_down},   {"status", 0, 0, weft_torus_status},
-	{"map", 0, 0, weft_torus_map},	   {"run", 0, INT_MAX, weft_torus_run},
-	{"reg", 1, 2, weft_torus_reg},	   {"words", 2, 2, weft_torus_words},
-	{"cut", 2, 2, weft_torus_cut},	   {"mend", 2, 2, weft_torus_mend},
-	{"spoil", 4, 5, weft_torus_spoil}, {NULL, 0, 0, NULL},
+static const struct command commands[] = {
+	{"down", OTHERS, 0, 0, weft_torus_down},   {"status", STATUS, 0, 0, weft_torus_status},
+	{"map", MAP, 0, 0, weft_torus_map},	   {"run", RUN, 0, INT_MAX, weft_torus_run},
+	{"reg", OTHERS, 1, 2, weft_torus_reg},	   {"words", OTHERS, 2, 2, weft_torus_words},
+	{"cut", OTHERS, 2, 2, weft_torus_cut},	   {"mend", OTHERS, 2, 2, weft_torus_mend},
+	{"spoil", OTHERS, 4, 5, weft_torus_spoil}, {NULL, 0, 0, 0, NULL},
 };
 
 int weft_torus_main(int argc, char **argv)
@@ -355,7 +384,7 @@ int weft_torus_main(int argc, char **argv)
 		;
 	if (!command->name)
 		return weft_main_usage_error("torus", "there is no '%s'", argv[1]);
-	err = parse_options(&o, argc - 1, argv + 1, &i);
+	err = parse_options(&o, command, argc - 1, argv + 1, &i);
 	if (err)
 		return err;
 	if (argc - 1 - i > command->most)

@@ -125,8 +125,8 @@ static void test_small_ones_leave_places(void **state)
 	assert_int_equal(events, 1);
 	events = 0;
 	cards.torus.node[1].dead = true;
-	for (uint64_t until_ns = sim->now_ns + config.times.again_ns / 2;
-	     sim->now_ns < until_ns; weft_sim_run(sim, sim->now_ns + 1000))
+	for (uint64_t until_ns = sim->now_ns + config.times.again_ns / 2; sim->now_ns < until_ns;
+	     weft_sim_run(sim, sim->now_ns + 1000))
 		while (card_post(&cards, 0, 1, &lost))
 			posted++;
 	assert_true(posted >= WEFT_APE_MESSAGES);

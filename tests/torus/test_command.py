@@ -87,6 +87,18 @@ def test_run(live):
     live.weft('run', '--', 'there-is-no-such-program', status=127)
 
 
+@pytest.mark.parametrize('words, says', [
+    ('up 2 --mesh w', "--mesh is letters of x, y and z, not 'w'"), ('up 2 --vcs 3', "--vcs is 1 or 2, not '3'"),
+    ('up 2 --lanes 3', "--lanes is 1, 2 or 4, not '3'"), ('up 2 --engines 9', "--engines is 1 to 8, not '9'"),
+    ('up 2 --fifo 3841', "--fifo is 1 to 3840 words, not '3841'"), ('up 2 --fifo 3840 --lanes 1', '--fifo is 1 to 1920 words with one lane'),
+    ('up 2 --phy 10b', "--phy is none, 8b10b or 64b66b, not '10b'"), ('up 2 --ties', '--ties needs plus, minus or parity'),
+    ('up 2 --part 2/2', "--part is I/N: from 0/1 to 7/8, not '2/2'"), ('up 2 --each', 'up takes no --each'),
+    ('status --mesh x', 'status takes no --mesh'), ('down --json', 'down takes no --json'), ('run --svg true', 'run takes no --svg'),
+    ('map --node 0,0,0', 'map takes no --node'), ('reg --each 0,0,0', 'reg takes no --each'), ('status --nmae x', "unknown option '--nmae'")])
+def test_wrong_options(live, words, says):
+    assert says in live.weft(*words.split(), status=2)
+
+
 def test_one_of_each_fails(live):
     """The others are ended, also those that do not want to."""
     live.weft('up', '3x2')
