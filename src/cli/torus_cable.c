@@ -90,31 +90,36 @@ static void knock_at(const struct weft_torus_options *o, struct weft_ape_coord a
 	close(fd);
 }
 
-/* Both ways, as a cable is. */
+/* The way out of a node. */
+static int set_way(const struct weft_torus_options *o, struct weft_ape_coord at, unsigned int cable,
+		   struct wrong wrong)
+{
+	struct weft_cable_ring ring;
+
+	if (weft_torus_open_cable(o, at, cable, &ring))
+		return 1;
+	set_state(ring.file, wrong);
+	weft_ring_close(&ring);
+	return 0;
+}
+
+/* Both ways, as a cable is; but for one that begins in another part. */
 static int set_cable(struct weft_torus_options *o, char **words, struct wrong wrong)
 {
-	struct weft_cable_ring out, in;
 	struct weft_ape_lattice l;
 	struct weft_torus_end end;
 	int err = weft_torus_parse_end(o, words[0], words[1], &end);
 
 	if (err)
 		return err;
-	if (weft_torus_open_cable(o, end.at, end.cable, &out))
-		return 1;
+	err = set_way(o, end.at, end.cable, wrong);
 	l = weft_torus_lattice(&o->shape);
-	set_state(out.file, wrong);
-	weft_ring_close(&out);
+	if (!err && weft_torus_is_here(&o->shape, weft_ape_lattice_index(&l, end.other))) {
+		err = set_way(o, end.other, end.cable ^ 1, wrong);
+		knock_at(o, end.other);
+	}
 	knock_at(o, end.at);
-	if (!weft_torus_is_here(&o->shape, weft_ape_lattice_index(&l, end.other)))
-		return 0; /* that way is the other part's */
-	if (weft_torus_open_cable(o, end.other, end.cable ^ 1, &in))
-		return 1;
-	set_state(in.file, wrong);
-	weft_ring_close(&in);
-	knock_at(o, end.at);
-	knock_at(o, end.other);
-	return 0;
+	return err;
 }
 
 int weft_torus_cut(struct weft_torus_options *o, char **words)
