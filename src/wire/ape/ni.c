@@ -289,8 +289,6 @@ static bool has_its_share(const struct weft_ape_ni *c, unsigned int process)
 {
 	unsigned int count = 0;
 
-	if (__builtin_popcountll(c->messages) < (int)WEFT_APE_SHARE)
-		return false;
 	for (uint64_t left = c->messages; left;)
 		count += c->message[weft_ape_next_bit(&left)].process == process;
 	return count >= WEFT_APE_SHARE;
