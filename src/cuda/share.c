@@ -55,7 +55,7 @@ static void fill_legacy(const struct weft_cuda_region *r, struct weft_share *sha
 		return;
 	if (!r->cuda.cuIpcGetMemHandle(&handle, r->what.part->start)) {
 		memcpy(share->handle, &handle, sizeof(share->handle));
-		share->kind = LEGACY;
+		atomic_store_explicit(&share->kind, LEGACY, memory_order_relaxed);
 	}
 	weft_cuda_pop(r);
 }
@@ -71,7 +71,7 @@ void weft_cuda_share(void *memory, struct weft_share *share)
 		r->cuda.cuDeviceGetUuid_v2(&uuid, device);
 	memcpy(share->device, uuid.bytes, sizeof(share->device));
 	snprintf(share->name, sizeof(share->name), "gpu%d", r->what.device);
-	share->kind = NONE;
+	atomic_store_explicit(&share->kind, NONE, memory_order_relaxed);
 	if (r->what.parts != 1 || r->what.kind != WEFT_CUDA_DEVICE)
 		return;
 	share->start = r->what.part->start;
@@ -82,7 +82,7 @@ void weft_cuda_share(void *memory, struct weft_share *share)
 		r->shared = export_descriptor(r);
 	share->fd = r->shared;
 	if (r->shared >= 0)
-		share->kind = MAPPED;
+		atomic_store_explicit(&share->kind, MAPPED, memory_order_relaxed);
 	else
 		fill_legacy(r, share);
 }

@@ -187,11 +187,24 @@ struct weft_device *weft_device_of(const struct weft_pool *pool, uint64_t id)
 	return d;
 }
 
+/* Others that have mapped memory of a device copy it without its owner: they ask it again where it is no more what it was. */
+static void tell_freed(struct weft_pool *pool)
+{
+	for (const struct weft_device *d = weft_devices; d; d = d->next) {
+		struct weft_share *share = weft_device_share(pool, d->off);
+
+		if (atomic_load_explicit(&share->kind, memory_order_relaxed) &&
+		    !d->plugin->is_still(d->memory))
+			atomic_store_explicit(&share->kind, 0, memory_order_relaxed);
+	}
+}
+
 /* Memory that others have given up is kept for them no longer than until the helper looks, if it can be let go of without
  * waiting: a kernel of the program's may be waiting for the helper. */
 void weft_device_tidy(struct weft_pool *pool)
 {
 	pthread_mutex_lock(&weft_device_mutex);
+	tell_freed(pool);
 	for (struct weft_device *d = weft_devices; d; d = d->next)
 		for (struct weft_device_view **at = &d->views, *v; (v = *at);) {
 			const struct weft_pool_mr *mr =

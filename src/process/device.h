@@ -64,7 +64,7 @@ int weft_device_wait(struct weft_device_copying *copying);
 int weft_device_change(struct weft_pool *pool, uint64_t id, uint64_t va, bool add,
 		       uint64_t compare_add, uint64_t swap, uint64_t *value);
 
-/* Lets go of other processes' memory of devices whose regions have ended. */
+/* Lets go of other processes' memory of devices whose regions have ended, and tells others what has been freed here. */
 void weft_device_tidy(struct weft_pool *pool);
 void weft_device_forget(void); /* in a fork's child: drivers of devices do not survive one */
 

@@ -55,7 +55,7 @@ static bool is_worth_it(struct weft_pool *pool, const struct weft_in_place *memo
 	const struct weft_share *theirs = weft_device_share(pool, weft_mr_device_off(mr));
 	const struct weft_share *own = weft_device_share(pool, ours->off);
 
-	return theirs && theirs->kind &&
+	return theirs && atomic_load_explicit(&theirs->kind, memory_order_relaxed) &&
 	       (len_bytes >= SAME_DEVICE_LEAST_BYTES ||
 		memcmp(theirs->device, own->device, sizeof(own->device)) != 0);
 }
@@ -127,7 +127,7 @@ static int read_by_view(struct weft_pool *pool, const struct weft_in_place *memo
 	struct weft_pinned *pinned;
 	int err = -ENOTSUP;
 
-	if (!theirs || !theirs->kind)
+	if (!theirs || !atomic_load_explicit(&theirs->kind, memory_order_relaxed))
 		return -ENOTSUP;
 	pthread_mutex_lock(&weft_device_mutex);
 	if (weft_devices)

@@ -6,18 +6,20 @@
 #ifndef WEFT_PROCESS_PLUGIN_H
 #define WEFT_PROCESS_PLUGIN_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #define WEFT_PLUGIN_VERSION 9u
 #define WEFT_PLUGIN_SYMBOL  "weft_plugin"
 
-/* How another process finds memory of a device; it stands in the pool, written before the region has its key. */
+/* How another process finds memory of a device; it stands in the pool, written before the region has its key. `kind` becomes 0
+ * when its owner finds the memory freed: relaxed, since a peer that reads the old one reaches what nobody else has. */
 struct weft_share {
 	uint64_t start, len_bytes; /* of all that is shared, in its owner */
 	uint8_t device[16];	   /* no two have the same */
 	uint8_t handle[64];	   /* the rest is the plugin's */
-	uint32_t kind;		   /* 0: only its owner reaches it */
+	_Atomic uint32_t kind;	   /* 0: only its owner reaches it */
 	int32_t pid, fd;
 	char name[16]; /* for people, as `name` gives it */
 };

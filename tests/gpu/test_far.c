@@ -186,6 +186,25 @@ static void freed_there(void)
 	end();
 }
 
+/* What its owner has freed is not reached for longer than until its helper has looked, though it is mapped here. */
+static void freed_far(void)
+{
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+
+	begin();
+	fill(&gpu, 1);
+	between_two(PLACE_OTHER);
+	peer_free(&peer, PLACE_OTHER);
+	for (int i = 0; i < 300 && status == IBV_WC_SUCCESS; i++) {
+		usleep(10000);
+		status = do_rdma(IBV_WR_RDMA_WRITE, &gpu, PLACE_OTHER, 64);
+	}
+	WANT(status == IBV_WC_REM_OP_ERR);
+	peer_allocate(&peer, PLACE_OTHER);
+	peer_end(&peer);
+	end();
+}
+
 /* Regions of the host's memory that come and go where others were; their owner's driver has pinned the pages of each. They are so
  * large that all of them get the same part of the pool. */
 static void host_anew(void)
@@ -309,6 +328,7 @@ CASE(ended)
 CASE(owner_stopped)
 CASE(owner_killed)
 CASE(freed_there)
+CASE(freed_far)
 CASE(host_anew)
 CASE(held_back)
 CASE(busy_owner)
@@ -319,8 +339,9 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(is_stopped),	    cmocka_unit_test(is_ended),
 		cmocka_unit_test(is_owner_stopped), cmocka_unit_test(is_owner_killed),
-		cmocka_unit_test(is_freed_there),   cmocka_unit_test(is_host_anew),
-		cmocka_unit_test(is_held_back),	    cmocka_unit_test(is_busy_owner),
+		cmocka_unit_test(is_freed_there),   cmocka_unit_test(is_freed_far),
+		cmocka_unit_test(is_host_anew),	    cmocka_unit_test(is_held_back),
+		cmocka_unit_test(is_busy_owner),
 	};
 
 	if (argc > 1)
