@@ -16,6 +16,15 @@
 #define WORD_BYTES 8u
 #define TAIL_BYTES WORD_BYTES /* what programs poll on */
 
+static const char *driver_lacks(void)
+{
+	const char *lacks = NULL;
+	struct weft_cuda cuda;
+
+	weft_cuda_find(&cuda, &lacks);
+	return lacks;
+}
+
 /* ---- Beginning and end ---- */
 
 static int make_stream(struct weft_cuda_region *m)
@@ -315,6 +324,7 @@ static void name(const void *memory, char *text)
 __attribute__((visibility("default"))) extern const struct weft_plugin weft_plugin;
 const struct weft_plugin weft_plugin = {
 	.version = WEFT_PLUGIN_VERSION,
+	.lacks = driver_lacks,
 	.begin = begin_region,
 	.end = end_region,
 	.is_still = is_still,

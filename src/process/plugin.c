@@ -44,6 +44,7 @@ static void *open_plugin(void)
 int weft_plugin_load(const struct weft_plugin **found)
 {
 	const struct weft_plugin *here;
+	const char *lacks;
 	void *library;
 
 	*found = weft_plugin_loaded();
@@ -60,7 +61,14 @@ int weft_plugin_load(const struct weft_plugin **found)
 	}
 	here = dlsym(library, WEFT_PLUGIN_SYMBOL);
 	if (!here || here->version != WEFT_PLUGIN_VERSION) {
-		snprintf(missing, sizeof(missing), PLUGIN " is of another version");
+		snprintf(missing, sizeof(missing), PLUGIN " is %s",
+			 here ? "of another version" : "no plugin of Weft's");
+		return -ENOPKG;
+	}
+	lacks = here->lacks();
+	if (lacks) {
+		snprintf(missing, sizeof(missing), DRIVER " has no %s: it takes a newer driver",
+			 lacks);
 		return -ENOPKG;
 	}
 	*found = here;

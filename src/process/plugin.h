@@ -50,6 +50,9 @@ struct weft_plugin_judged {
 struct weft_plugin {
 	uint32_t version;
 
+	/* A function that the driver in this process has not, though it is needed; NULL: none. */
+	const char *(*lacks)(void);
+
 	/*
 	 * Looks at [va, va + len_bytes) of this process. 0, and *memory stands for what is there now, until `end`;
 	 * -ENOENT: it is the host's, which has addresses of its own; -EFAULT: partly a device's and partly not, or of two;
@@ -145,7 +148,7 @@ struct weft_plugin {
 
 /*
  * The plugin, loaded at first if its driver is among the process's objects; it stays. 0; -ENOENT: there is no such driver;
- * -ENOPKG: the plugin is missing, weft_plugin_missing says why. The caller serializes both.
+ * -ENOPKG: the plugin is missing, or the driver too old for it, weft_plugin_missing says why. The caller serializes both.
  */
 int weft_plugin_load(const struct weft_plugin **found);
 /* The same, if it has been loaded already; else NULL. Any thread, no lock. */

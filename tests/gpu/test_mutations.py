@@ -73,6 +73,16 @@ def test_a_missing_plugin_is_said():
         assert re.search(r'ibv_reg_mr.*reaches that of GPUs.*libweft-cuda\.so', said), said
 
 
+def test_a_driver_that_is_too_old(tmp_path):
+    """Memory of the host is registered as ever; that of GPUs is not, and why is said."""
+    (tmp_path / 'libcuda.so.1').symlink_to(GPU / 'hollow.so')
+    for program in 'test-verbs-mr', 'test-verbs-regions':
+        done = subprocess.run([BUILD / 'tests/verbs' / program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS, check=False,
+                              env={**os.environ, 'LD_PRELOAD': str(tmp_path / 'libcuda.so.1'), 'WEFT_EXPLAIN': '1', 'WEFT_NIC': 'off'})
+        assert done.returncode == 0, done.stdout
+        assert program == 'test-verbs-regions' or re.search(r'ibv_reg_mr.*libcuda\.so has no cu\w+: it takes a newer driver', done.stdout), done.stdout
+
+
 @pytest.mark.parametrize('library', ['libibverbs.so.1', 'librdmacm.so.1', 'libweft-cuda.so'])
 def test_needs_no_driver(library):
     """Neither the base nor the plugin is linked with one, or with NVIDIA's libraries: what is called is found in the process."""
