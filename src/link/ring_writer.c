@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +51,8 @@ int weft_ring_writer_open(const char *path, struct weft_ring_writer **writer)
 	*w = (struct weft_ring_writer){.ring = MAP_FAILED};
 	w->fd = open(path, O_RDWR | O_CLOEXEC);
 	answer = w->fd < 0 ? -errno : 0;
-	w->wake = open(wake, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	/* for reading, too: a write is no SIGPIPE when the reader has gone */
+	w->wake = open(wake, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 	if (!answer && w->wake < 0)
 		answer = -errno;
 	if (!answer)
@@ -83,7 +85,20 @@ static void publish_head(struct weft_ring_writer *w)
 	if (atomic_load_explicit(&w->ring->asleep, memory_order_relaxed) &&
 	    atomic_exchange_explicit(&w->ring->asleep, 0, memory_order_relaxed) &&
 	    write(w->wake, "", 1) < 0)
-		return; /* the pipe is full, or has no reader: there is no reader to wake */
+		return; /* the pipe is full: it is readable */
+}
+
+/* It holds the lock of the pipe while it lives, and its file is its own: one that came behind it has another. */
+static bool has_reader(const struct weft_ring_writer *w)
+{
+	struct stat stat;
+
+	if (fstat(w->fd, &stat) || !stat.st_nlink)
+		return false;
+	if (flock(w->wake, LOCK_SH | LOCK_NB))
+		return errno == EWOULDBLOCK;
+	flock(w->wake, LOCK_UN);
+	return false;
 }
 
 int weft_ring_writer_put(struct weft_ring_writer *w, const uint8_t *data, uint32_t bytes)
@@ -96,7 +111,7 @@ int weft_ring_writer_put(struct weft_ring_writer *w, const uint8_t *data, uint32
 	if (bytes > WEFT_STREAM_LONGEST)
 		return -EMSGSIZE;
 	if (w->head + skip + room - tail > WEFT_RING_BYTES)
-		return -EAGAIN;
+		return has_reader(w) ? -EAGAIN : -EPIPE;
 	if (skip) {
 		memcpy(w->ring->bytes + at, &(uint32_t){WEFT_RING_SKIP}, 4);
 		at = 0;

@@ -40,18 +40,52 @@ static void close_ring(struct weft_stream_link *link)
 	free(r);
 }
 
+/* What stands at the path is nothing, or what a reader has left that is gone: other files are not replaced. */
+static int look_at_path(const struct ring *r)
+{
+	uint64_t magic = 0;
+	struct stat stat;
+	int fd, answer = 0;
+
+	if (lstat(r->path, &stat))
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISREG(stat.st_mode) || stat.st_size != (off_t)FILE_BYTES)
+		return -EEXIST;
+	fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return -errno;
+	if (read(fd, &magic, sizeof(magic)) != sizeof(magic) || magic != WEFT_RING_FILE_MAGIC)
+		answer = -EEXIST;
+	close(fd);
+	return answer;
+}
+
+/* A writer that looks whether a reader lives has the lock for a moment. */
+#define LOCK_TRIES 5
+
+static int lock_pipe(const struct ring *r)
+{
+	for (int i = 1; flock(r->link.fd, LOCK_EX | LOCK_NB); i++) {
+		if (errno != EWOULDBLOCK || i == LOCK_TRIES)
+			return errno == EWOULDBLOCK ? -EADDRINUSE : -errno;
+		usleep(1000);
+	}
+	return 0;
+}
+
 /* The pipe tells whether a reader lives. */
 static int make_pipe(struct ring *r)
 {
+	int answer;
+
 	if (mkfifo(r->wake, 0600) && errno != EEXIST)
 		return -errno;
 	r->link.fd = open(r->wake, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 	if (r->link.fd < 0)
 		return -errno;
-	if (flock(r->link.fd, LOCK_EX | LOCK_NB))
-		return errno == EWOULDBLOCK ? -EADDRINUSE : -errno;
-	r->made = true;
-	return 0;
+	answer = lock_pipe(r);
+	r->made = !answer;
+	return answer;
 }
 
 /* It has its name when it is whole: a writer that finds it can write. */
@@ -99,7 +133,9 @@ static int open_ring(const char *where, struct weft_stream_link_options *options
 	r->shared = MAP_FAILED;
 	strcpy(r->path, where);
 	snprintf(r->wake, sizeof(r->wake), "%s.wake", where);
-	answer = make_pipe(r);
+	answer = look_at_path(r);
+	if (!answer)
+		answer = make_pipe(r);
 	if (!answer)
 		answer = make_ring_file(r);
 	if (answer)

@@ -48,7 +48,7 @@ struct weft_ring_writer;
 
 /* -EBUSY: it has a writer; -EPROTO: it is no ring; others by errno. */
 int weft_ring_writer_open(const char *path, struct weft_ring_writer **writer);
-/* -EAGAIN: there is no room; -EMSGSIZE: it is longer than any datagram. */
+/* -EAGAIN: there is no room; -EPIPE: nor will be, as the reader has gone; -EMSGSIZE: it is longer than any datagram. */
 int weft_ring_writer_put(struct weft_ring_writer *writer, const uint8_t *data, uint32_t bytes);
 void weft_ring_writer_close(struct weft_ring_writer *writer);
 

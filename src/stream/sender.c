@@ -23,6 +23,8 @@ struct weft_sender {
 	uint32_t segments;
 	struct weft_sender_counters counters;
 	struct weft_histogram late;
+	bool (*over)(const void *context); /* or NULL */
+	const void *context;
 	/* kept: datagrams behind each other, and the messages that they make */
 	uint32_t kept_bytes, kept, messages;
 	struct weft_udp_message message[WEFT_SENDER_SEGMENTS];
@@ -104,6 +106,19 @@ static void count_sent(struct weft_sender_counters *c, const struct weft_udp_mes
 	}
 }
 
+void weft_sender_until(struct weft_sender *s, bool (*over)(const void *context),
+		       const void *context)
+{
+	s->over = over;
+	s->context = context;
+}
+
+static void refuse(struct weft_sender_counters *c, const struct weft_udp_message *message, int err)
+{
+	c->error = c->error ? c->error : -err;
+	c->refused += segments_in(message);
+}
+
 /* Tries again where there was no room; what the system refuses is counted and left. */
 static void send_now(struct weft_sender *s, const struct weft_udp_message *message, uint32_t count)
 {
@@ -112,6 +127,8 @@ static void send_now(struct weft_sender *s, const struct weft_udp_message *messa
 	while (count) {
 		int sent = try_to_send(s, message, count);
 
+		if ((sent == -EAGAIN || sent == -ENOBUFS) && s->over && s->over(s->context))
+			sent = -ECANCELED;
 		if (sent == -EAGAIN || sent == -ENOBUFS) {
 			c->waits++;
 			sched_yield();
@@ -120,7 +137,7 @@ static void send_now(struct weft_sender *s, const struct weft_udp_message *messa
 		c->calls++;
 		count_sent(c, message, sent);
 		if (sent < 0)
-			c->refused += segments_in(message);
+			refuse(c, message, sent);
 		sent = sent < 0 ? 1 : sent;
 		message += sent;
 		count -= (uint32_t)sent;

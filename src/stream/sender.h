@@ -9,6 +9,7 @@
 #ifndef WEFT_STREAM_SENDER_H
 #define WEFT_STREAM_SENDER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "stream/histogram.h"
@@ -19,7 +20,8 @@ struct weft_sender_counters {
 	uint64_t datagrams, bytes;
 	uint64_t calls;	  /* that sent */
 	uint64_t waits;	  /* there was no room, and it was tried again */
-	uint64_t refused; /* by the system: not sent */
+	uint64_t refused; /* by the system, or as there is no reader: not sent */
+	int error;	  /* errno of the first that was refused */
 	uint64_t first_ns, last_ns;
 };
 
@@ -31,6 +33,9 @@ int weft_sender_open(const char *to, uint32_t segments, struct weft_sender **sen
 uint64_t weft_sender_wait(struct weft_sender *s, uint64_t at_ns);
 /* Sends, or keeps until those that go with it are there. */
 void weft_sender_put(struct weft_sender *s, const uint8_t *data, uint32_t bytes);
+/* Where there is no room datagrams wait for it until `over` says that it is over: then they are refused (ECANCELED). */
+void weft_sender_until(struct weft_sender *s, bool (*over)(const void *context),
+		       const void *context);
 /* Sends what is kept. */
 void weft_sender_flush(struct weft_sender *s);
 const struct weft_sender_counters *weft_sender_counters(const struct weft_sender *s);
