@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "cli/stream.h"
 
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -93,11 +97,28 @@ static const char *take_picture(int *argc, char **argv)
 	return NULL;
 }
 
+/* Found before hours have been measured. 0, or 1 or 2: it has been said. */
+static int look_at_picture(const char *picture, int argc, char **argv)
+{
+	char folder[PATH_MAX];
+
+	for (int i = 1; i < argc; i++)
+		if (weft_stream_is_same_file(picture, argv[i]))
+			return weft_main_usage_error(
+				"stream", "--svg %s would be over another of the files", picture);
+	snprintf(folder, sizeof(folder), "%s", picture);
+	if (access(picture, W_OK) && (errno != ENOENT || access(dirname(folder), W_OK)))
+		return weft_stream_fail(argv[0], picture, strerror(errno));
+	return 0;
+}
+
 static int run_verb(int (*verb)(int argc, char **argv), int argc, char **argv)
 {
 	const char *picture = take_picture(&argc, argv);
-	int status, err;
+	int status = picture ? look_at_picture(picture, argc, argv) : 0, err;
 
+	if (status)
+		return status;
 	weft_stream_svg_begin(picture);
 	status = verb(argc, argv);
 	err = status ? 0 : weft_stream_svg_end();
@@ -108,6 +129,10 @@ int weft_stream_main(int argc, char **argv)
 {
 	if (argc < 2)
 		return weft_main_usage_error("stream", "what of streams?");
+	if (argc > 2 && !strcmp(argv[2], "--help")) {
+		fputs(weft_stream_usage, stdout);
+		return 0;
+	}
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++)
 		if (!strcmp(argv[1], verbs[i].name))
 			return run_verb(verbs[i].main, argc - 1, argv + 1);

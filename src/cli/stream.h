@@ -25,6 +25,9 @@ struct option;
 int weft_stream_options(int argc, char **argv, const struct option *words,
 			bool (*take)(void *job, int option), void *job);
 
+/* Either may be NULL: no file. What is written there would be lost. */
+bool weft_stream_is_same_file(const char *one, const char *other);
+
 /* Numbers of options: whether text is one, within the limits. */
 bool weft_stream_number(const char *text, uint64_t least, uint64_t most, uint64_t *value);
 bool weft_stream_real(const char *text, double least, double most, double *value);
@@ -34,7 +37,7 @@ bool weft_stream_real(const char *text, double least, double most, double *value
 int weft_stream_fail(const char *verb, const char *what, const char *why);
 int weft_stream_fail_errno(const char *verb, const char *what, const char *why, int err);
 
-/* From now on SIGINT and SIGTERM only set what weft_stream_interrupted says. */
+/* From now on SIGINT, SIGTERM and SIGHUP only set what weft_stream_interrupted says. */
 void weft_stream_catch(void);
 bool weft_stream_interrupted(void);
 
@@ -64,6 +67,10 @@ int weft_stream_svg_end(void);
 struct weft_stream_counters;
 void weft_stream_report_counters(struct weft_report *r, const struct weft_stream_counters *c);
 struct weft_sender;
+/* Whether a sender is over: SIGINT or SIGTERM came, or nobody is there to receive. */
+bool weft_stream_sender_over(const void *sender);
+/* Says on stderr what was not sent. The exit status: 1 if nothing was, or nobody was there. */
+int weft_stream_sent_status(const char *verb, const char *to, const struct weft_sender *sender);
 /* "sent", and "late_ns" if they had times. */
 void weft_stream_report_sent(struct weft_report *r, const struct weft_sender *sender);
 void weft_stream_report_account(struct weft_report *r, const struct weft_playback_result *result);

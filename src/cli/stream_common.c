@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/cli.h"
 #include "cli/report.h"
@@ -17,17 +18,34 @@
 int weft_stream_options(int argc, char **argv, const struct option *words,
 			bool (*take)(void *job, int option), void *job)
 {
-	int option;
+	char given[64]; /* `take` may cut the value into pieces */
+	int option, which;
 
 	opterr = 0;
-	while ((option = getopt_long(argc, argv, "", words, NULL)) != -1)
+	while ((option = getopt_long(argc, argv, "", words, &which)) != -1) {
+		if (option == '?')
+			return weft_main_usage_error("stream", "%s '%s'",
+						     optopt ? "no value behind" : "unknown option",
+						     argv[optind - 1]);
+		snprintf(given, sizeof(given), "%s", optarg ?: "");
 		if (!take(job, option))
-			return weft_main_usage_error("stream",
-						     "unknown option, or no such value: '%s'",
-						     optarg ?: argv[optind - 1]);
+			return weft_main_usage_error("stream", "--%s: no such value: '%s'",
+						     words[which].name, given);
+	}
 	if (optind < argc)
 		return weft_main_usage_error("stream", "what is '%s'?", argv[optind]);
 	return 0;
+}
+
+bool weft_stream_is_same_file(const char *one, const char *other)
+{
+	struct stat a, b;
+
+	if (!one || !other)
+		return false;
+	if (stat(one, &a) || stat(other, &b))
+		return !strcmp(one, other);
+	return S_ISREG(a.st_mode) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 bool weft_stream_number(const char *text, uint64_t least, uint64_t most, uint64_t *value)
@@ -74,6 +92,7 @@ void weft_stream_catch(void)
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
 }
 
 bool weft_stream_interrupted(void)
@@ -218,6 +237,23 @@ void weft_stream_report_counters(struct weft_report *r, const struct weft_stream
 #define X(name) weft_report_number(r, c->name);
 	COUNTERS(X)
 #undef X
+}
+
+bool weft_stream_sender_over(const void *sender)
+{
+	return weft_stream_interrupted() || weft_sender_counters(sender)->error == EPIPE;
+}
+
+int weft_stream_sent_status(const char *verb, const char *to, const struct weft_sender *sender)
+{
+	const struct weft_sender_counters *c = weft_sender_counters(sender);
+
+	if (!c->refused || c->error == ECANCELED)
+		return 0;
+	fprintf(stderr, "weft stream %s: %s: %llu datagrams were not sent: %s\n", verb, to,
+		(unsigned long long)c->refused,
+		c->error == EPIPE ? "the reader of the ring has gone" : strerror(c->error));
+	return !c->datagrams || c->error == EPIPE;
 }
 
 void weft_stream_report_sent(struct weft_report *r, const struct weft_sender *sender)

@@ -225,6 +225,8 @@ int weft_stream_generate(int argc, char **argv)
 
 	if (status)
 		return status;
+	if (weft_stream_is_same_file(job.write, job.truth))
+		return weft_main_usage_error("stream", "--write and --truth are not the same file");
 	if (job.live.to && (job.write || job.truth))
 		return weft_main_usage_error("stream", "either into files or --to somewhere");
 	if (!job.live.to && (job.live.back || job.live.sequenced || job.live.seconds > 0))

@@ -71,7 +71,7 @@ static bool is_all_sent(const struct live *l, uint64_t now_ns)
 {
 	const struct weft_stream_live *o = l->options;
 
-	if (weft_stream_interrupted())
+	if (weft_stream_sender_over(l->sender))
 		return true;
 	return o->seconds > 0 ? (double)(now_ns - l->begin_ns) >= o->seconds * 1e9
 			      : l->events >= o->events;
@@ -129,7 +129,7 @@ static void send_events(struct live *l)
 
 			over = o->seconds == 0 ? l->events + d->events >= o->events
 					       : is_all_sent(l, now_ns);
-			over |= weft_stream_interrupted();
+			over |= weft_stream_sender_over(l->sender);
 			send_made(l, d, pass, now_ns, over);
 		}
 }
@@ -173,6 +173,12 @@ static void report_sent(const struct live *l)
 	weft_report_end(&r);
 }
 
+/* While the ring has no room. */
+static bool is_over(const void *context)
+{
+	return is_all_sent(context, weft_clock_now_ns());
+}
+
 static int run_live(struct live *l)
 {
 	int err = l->options->sequenced ? 0 : make_ahead(l);
@@ -183,6 +189,7 @@ static int run_live(struct live *l)
 		return weft_stream_fail("generate", l->options->back ?: "it cannot begin",
 					strerror(-err));
 	l->begin_ns = weft_clock_now_ns();
+	weft_sender_until(l->sender, is_over, l);
 	if (l->options->sequenced)
 		send_numbers(l);
 	else
@@ -193,7 +200,7 @@ static int run_live(struct live *l)
 	report_sent(l);
 	if (l->back)
 		weft_stream_back_close(l->back);
-	return 0;
+	return weft_stream_sent_status("generate", l->options->to, l->sender);
 }
 
 int weft_stream_generate_live(const struct weft_stream_live *options)

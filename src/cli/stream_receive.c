@@ -91,7 +91,9 @@ static bool take_receive_word(void *context, int option)
 	enum weft_protocol_kind kind;
 
 	switch (option) {
-	case FROM:
+	case FROM: /* of one source */
+		if (job->source.from)
+			return false;
 		job->source.from = optarg;
 		return true;
 	case PROTOCOL:

@@ -89,7 +89,9 @@ static int replay(struct job *job, const char **why)
 
 	if (err)
 		return err;
-	while (!weft_stream_interrupted() && (err = weft_pcap_next(reader, &packet, why)) > 0)
+	weft_sender_until(job->sender, weft_stream_sender_over, job->sender);
+	while (!weft_stream_sender_over(job->sender) &&
+	       (err = weft_pcap_next(reader, &packet, why)) > 0)
 		if (weft_frame_parse((enum weft_frame_kind)packet.linktype, packet.data,
 				     packet.bytes, &frame) == WEFT_FRAME_UDP &&
 		    (!job->port || frame.to_port == job->port))
@@ -140,6 +142,8 @@ int weft_stream_replay(int argc, char **argv)
 		status = weft_stream_fail_errno("replay", job.read, why, err);
 	else
 		report_replay(&job);
+	if (!err)
+		status = weft_stream_sent_status("replay", job.to, job.sender);
 	weft_sender_close(job.sender);
 	return status;
 }

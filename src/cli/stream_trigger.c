@@ -274,6 +274,10 @@ static const char *find_contradiction(const struct weft_stream_trigger *asked)
 		return "trigger --read FILE, or --from udp:ADDRESS:PORT";
 	if (asked->senders && asked->senders != asked->lines)
 		return "as many --to as --from";
+	if (weft_stream_is_same_file(asked->read, asked->write) ||
+	    weft_stream_is_same_file(asked->read, asked->fits) ||
+	    weft_stream_is_same_file(asked->write, asked->fits))
+		return "--read, --write and --fits are not the same file";
 	if (asked->fits && several)
 		return "--fits is for one source and one thread";
 	if (asked->write && asked->lines > 1)

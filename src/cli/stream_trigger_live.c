@@ -177,6 +177,8 @@ static int open_line(struct live *live, uint32_t number)
 	err = to ? weft_sender_open(to, WEFT_SENDER_SEGMENTS, &l->sender) : 0;
 	if (err)
 		return weft_stream_fail("trigger", to, strerror(-err));
+	if (to)
+		weft_sender_until(l->sender, weft_stream_sender_over, l->sender);
 	err = weft_stream_open(asked->spin_us * 1000, &l->stream);
 	if (err)
 		return weft_stream_fail("trigger", "it cannot begin", strerror(-err));
