@@ -88,7 +88,7 @@ struct weft_stream_source {
 	/* MGP: source × 256 + sub-source; APE: the sending node, x + 64 y + 2,048 z. Others are bad; -1: any */
 	int32_t id;
 	/* How far behind the highest number a datagram may be; of how many it is known whether they
-	 * came, a power of two; how many may be missing in one piece. 0: 1,024; 4,096; 2²⁰, or what
+	 * came, a power of two, 64 at least; how many may be missing in one piece. 0: 1,024; 4,096; 2²⁰, or what
 	 * the list and the field have room for. */
 	uint32_t window, history;
 	uint64_t jump;
@@ -129,7 +129,8 @@ struct weft_stream_datagram {
 
 /* In datagrams but for bytes and events:
  *	arrived = placed + duplicate + late + bad + no_buffer
- *	sent    = arrived - duplicate + lost; dropped, by the kernel for want of room, are of the lost */
+ *	sent    = arrived - duplicate + lost
+ * dropped, by the kernel for want of room, are of the lost, unless they were duplicates, bad or without numbers. */
 struct weft_stream_counters {
 	uint64_t arrived, placed, duplicate, late, bad, no_buffer;
 	uint64_t reordered, bytes, events;

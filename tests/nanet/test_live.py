@@ -241,6 +241,71 @@ def test_ring(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@contextlib.contextmanager
+def reading(ring, *words):
+    """A receiver of that ring, which may be killed."""
+    with running([BUILD / 'weft', 'stream', 'receive', '--from', f'ring:{ring}', '--quiet', *words], stdout=subprocess.DEVNULL) as process:
+        while not ring.exists():
+            time.sleep(0.01)
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize('how', [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize('rate', [1e5, 1e7])
+def test_reader_of_a_ring_goes(tmp_path, how, rate):
+    """Its writer ends by itself, and says why."""
+    with reading(tmp_path / 'ring') as process:
+        with running([BUILD / 'weft', 'stream', 'generate', '--to', f'ring:{tmp_path}/ring', '--seconds', '60', '--rate', str(rate), '--json'],
+                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as writer:
+            time.sleep(0.5)
+            process.send_signal(how)
+            process.wait()
+            out, err = writer.communicate(timeout=30)
+    assert writer.returncode == 1 and 'the reader of the ring has gone' in err
+    assert json.loads(out)['sent']['refused'] > 0
+
+
+@pytest.mark.parametrize('words', [['--seconds', '1'], ['--seconds', '60']])
+def test_reader_of_a_ring_stands_still(tmp_path, words):
+    """Its writer ends when its time is up, or at SIGTERM."""
+    with reading(tmp_path / 'ring') as process:
+        process.send_signal(signal.SIGSTOP)
+        with running([BUILD / 'weft', 'stream', 'generate', '--to', f'ring:{tmp_path}/ring', '--rate', '1e7', '--json', *words],
+                     stdout=subprocess.PIPE, text=True) as writer:
+            time.sleep(1)
+            if '60' in words:
+                writer.send_signal(signal.SIGTERM)
+            out = writer.communicate(timeout=30)[0]
+    assert writer.returncode == 0 and json.loads(out)['sent']['waits'] > 0
+
+
+def test_a_file_is_no_ring(tmp_path):
+    (tmp_path / 'mine').write_text('precious')
+    said = stream('receive', '--from', f'ring:{tmp_path}/mine', '--seconds', '0.1', ok=False).stderr
+    assert 'File exists' in said and (tmp_path / 'mine').read_text() == 'precious' and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize('words', [['trigger', '--read', 'x', '--write', 'x'], ['trigger', '--read', 'x', '--fits', 'link'],
+                                   ['trigger', '--read', 'x', '--svg', 'x'], ['generate', '--write', 'y', '--truth', 'y'],
+                                   ['trigger', '--read', 'x', '--svg', '/nowhere/y']])
+def test_files_are_not_written_over(tmp_path, words, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stream('generate', '--write', 'x', '--events', 1000)
+    before = (tmp_path / 'x').read_bytes()
+    (tmp_path / 'link').symlink_to('x')
+    said = stream(*words, ok=False).stderr
+    assert re.search('same file|another of the files|No such file', said)
+    assert (tmp_path / 'x').read_bytes() == before and not (tmp_path / 'y').exists()
+
+
+def test_nothing_was_sent():
+    said = stream('generate', '--to', 'udp:127.0.0.1:0', '--events', 3, ok=False).stderr
+    assert 'datagrams were not sent: Invalid argument' in said
+
+
 def test_stamps():
     """Every datagram has a stamp for each stage; the histograms of the stages, and of all together, have as many entries."""
     port, count = free_port(), 3000
@@ -293,6 +358,10 @@ def test_info():
     (['bench', '--socket', 99999999], 'no such value'),
     (['bench', '--socket', 65536], 'rmem_max'),
     (['info', 'x'], "what is 'x'"),
+    (['info', '--what'], "unknown option '--what'"),
+    (['generate', '--rings'], "no value behind '--rings'"),
+    (['generate', '--write', 'x', '--rings', '1,2'], "--rings: no such value: '1,2'"),
+    (['receive', '--from', 'udp::0', '--from', 'udp::0'], "--from: no such value"),
 ])
 def test_refused(words, said):
     assert said in stream(*words, ok=False).stderr

@@ -59,8 +59,9 @@ static const char *wrong_source(const struct weft_nanet_options *options, uint32
 	struct weft_sequence_options sequence = sequence_options(&o);
 
 	if (weft_protocol_is_numbered(&o.protocol) && !weft_sequence_valid(&sequence))
-		return "a window is larger than the history, that is no power of two, or too large "
-		       "for the field";
+		return "the history is no power of two from 64 on, less than the window, or too "
+		       "large "
+		       "for the field; or the jump is";
 	if (list->ordered &&
 	    (!weft_protocol_is_numbered(&o.protocol) || sources_of(options, o.list) > 1))
 		return "an ordered list has one source, that is numbered";
