@@ -174,7 +174,7 @@ static void report_sent(const struct live *l)
 }
 
 /* While the ring has no room. */
-static bool is_over(const void *context)
+static bool ring_is_over(const void *context)
 {
 	return is_all_sent(context, weft_clock_now_ns());
 }
@@ -189,7 +189,7 @@ static int run_live(struct live *l)
 		return weft_stream_fail("generate", l->options->back ?: "it cannot begin",
 					strerror(-err));
 	l->begin_ns = weft_clock_now_ns();
-	weft_sender_until(l->sender, is_over, l);
+	weft_sender_until(l->sender, ring_is_over, l);
 	if (l->options->sequenced)
 		send_numbers(l);
 	else

@@ -113,7 +113,7 @@ void weft_sender_until(struct weft_sender *s, bool (*over)(const void *context),
 	s->context = context;
 }
 
-static void refuse(struct weft_sender_counters *c, const struct weft_udp_message *message, int err)
+static void count_refused(struct weft_sender_counters *c, const struct weft_udp_message *message, int err)
 {
 	c->error = c->error ? c->error : -err;
 	c->refused += segments_in(message);
@@ -137,7 +137,7 @@ static void send_now(struct weft_sender *s, const struct weft_udp_message *messa
 		c->calls++;
 		count_sent(c, message, sent);
 		if (sent < 0)
-			refuse(c, message, sent);
+			count_refused(c, message, sent);
 		sent = sent < 0 ? 1 : sent;
 		message += sent;
 		count -= (uint32_t)sent;
