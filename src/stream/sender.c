@@ -113,7 +113,8 @@ void weft_sender_until(struct weft_sender *s, bool (*over)(const void *context),
 	s->context = context;
 }
 
-static void count_refused(struct weft_sender_counters *c, const struct weft_udp_message *message, int err)
+static void count_refused(struct weft_sender_counters *c, const struct weft_udp_message *message,
+			  int err)
 {
 	c->error = c->error ? c->error : -err;
 	c->refused += segments_in(message);
