@@ -33,6 +33,7 @@ void weft_check_limits(struct weft_checkup *c);	 /* of this process and its cgro
 void weft_check_pool(struct weft_checkup *c);	 /* the pool and its file system */
 void weft_check_strays(struct weft_checkup *c);	 /* pools whose file or program has gone */
 void weft_check_wire(struct weft_checkup *c);	 /* what cards need towards other hosts */
+void weft_check_gpu(struct weft_checkup *c);	 /* memory of GPUs, where there is a driver */
 void weft_check_program(struct weft_checkup *c); /* our libraries, and whether they come in */
 
 #endif

@@ -61,6 +61,7 @@ static int examine(struct weft_checkup *c, bool json)
 	weft_check_pool(c);
 	weft_check_strays(c);
 	weft_check_wire(c);
+	weft_check_gpu(c);
 	weft_check_program(c);
 	weft_report_section(&c->report, "summary", true, summary_columns);
 	weft_report_row(&c->report);

@@ -105,6 +105,19 @@ def test_usage(words):
     assert (done.returncode, done.stdout) == (2, '') and '--help' in done.stderr
 
 
+# ---- GPUs, on the stand-in ----
+
+def test_gpus():
+    assert apart(env={**ENV, 'LD_LIBRARY_PATH': f'{BUILD}/tests/softgpu', 'WEFT_SOFT_GPU_SEED': '1'}).says('gpu', 'ok', 'memory of 2 can be registered')
+
+
+def test_a_driver_of_gpus_that_is_too_old(tmp_path):
+    (tmp_path / 'libcuda.so.1').symlink_to(f'{BUILD}/tests/gpu/hollow.so')
+    tmp_path.chmod(0o755)
+    found = apart(env={**ENV, 'LD_LIBRARY_PATH': str(tmp_path)})
+    assert found.status == 0 and found.says('gpu', 'note', 'libcuda.so has no cu', 'CUDA 11.7')
+
+
 # ---- The kernel and the limits ----
 
 @pytest.mark.parametrize('call,check,state', [
