@@ -108,7 +108,9 @@ def test_usage(words):
 # ---- GPUs, on the stand-in ----
 
 def test_gpus():
-    assert apart(env={**ENV, 'LD_LIBRARY_PATH': f'{BUILD}/tests/softgpu', 'WEFT_SOFT_GPU_SEED': '1'}).says('gpu', 'ok', 'memory of 2 can be registered')
+    """The stand-in says its seed, which is not the doctor's."""
+    found = apart(run='2>/dev/null exec', env={**ENV, 'LD_LIBRARY_PATH': f'{BUILD}/tests/softgpu'})
+    assert found.says('gpu', 'ok', 'memory of 2 can be registered')
 
 
 def test_a_driver_of_gpus_that_is_too_old(tmp_path):
