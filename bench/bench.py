@@ -77,6 +77,12 @@ def options(argv):
         usage_error(f'--{alone[0]} takes --rounds, --quick and --json only')
     if args.svg and args.only == [LIMITS]:
         usage_error(f'--svg draws {", ".join(peers.OPERATIONS)}')
+    for path in (path for path in (args.json, args.svg) if path and path != '-'):
+        try:  # before minutes of measuring
+            with open(path, 'a', encoding='utf-8'):
+                pass
+        except OSError as trouble:
+            usage_error(f'{path}: {trouble.strerror}')
     return args
 
 

@@ -80,25 +80,34 @@ static void await(_Atomic uint32_t *word, uint32_t value)
 
 /* ---- Memory ---- */
 
-static bool load_cuda(void)
+static _Noreturn void give_up(const char *why)
+{
+	fprintf(stderr, "%s; weft doctor says more\n", why);
+	exit(1);
+}
+
+static void load_cuda(void)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
 	if (!library)
-		return false;
+		give_up(dlerror());
 #define FIND(name, args) *(void **)&cu.name = dlsym(library, #name);
 	WEFT_CUDA_CALLS(FIND)
 	WEFT_CUDA_OLD_CALLS(FIND)
 #undef FIND
 	is_standin = dlsym(library, "weft_soft_gpu_hold");
-	return !cu.cuInit(0) && !cu.cuDeviceGetCount(&devices) && devices > 0;
+	if (!cu.cuInit || !cu.cuDeviceGetCount || cu.cuInit(0) || cu.cuDeviceGetCount(&devices) ||
+	    !devices)
+		give_up("libcuda.so.1 tells of no GPU");
 }
 
 static void add(enum kind kind, uint8_t *at)
 {
 	struct ibv_mr *mr = ibv_reg_mr(end.pd, at, most, ALL);
 
-	end_require(mr, "ibv_reg_mr");
+	if (!mr)
+		give_up("memory of a GPU cannot be registered");
 	ours[kind] = (struct memory){at, mr->lkey, mr->rkey};
 }
 
@@ -119,7 +128,7 @@ static void open_all(unsigned int side)
 	ours = shared->memory[side];
 	end_open(&end, most, true);
 	ours[HOST] = (struct memory){end.memory, end.mr->lkey, end.mr->rkey};
-	end_require(load_cuda(), "libcuda.so.1");
+	load_cuda();
 	if (devices > 1)
 		CUDA(cuCtxCreate_v2(&other_context, 0, 1));
 	CUDA(cuCtxCreate_v2(&context, 0, 0));
