@@ -19,6 +19,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -485,6 +486,67 @@ static void refused_later(void **state)
 	assert_int_equal(weft_ring_writer_open(strchr(ring.from, ':') + 1, &writer), -ENOENT);
 }
 
+/* Until its reader has gone, by itself or as its file was another's, there is no room yet; then there will be none. */
+static void ring_without_reader(void **state)
+{
+	const struct weft_stream_source source = {.from = ring.from};
+	const struct weft_stream_list list = {.buffers = 2, .bytes = 2000};
+	const char *path = strchr(ring.from, ':') + 1;
+	static const uint8_t data[2000];
+	struct weft_ring_writer *writer;
+	int answer;
+
+	for (int renewed = 0; renewed < 2; renewed++) {
+		assert_return_code(weft_stream_open(0, &stream), 0);
+		assert_return_code(weft_stream_register(stream, &list, NULL, NULL), 0);
+		assert_return_code(weft_stream_bind(stream, &source, NULL), 0);
+		assert_return_code(weft_ring_writer_open(path, &writer), 0);
+		while (!(answer = weft_ring_writer_put(writer, data, sizeof(data))))
+			;
+		assert_int_equal(answer, -EAGAIN);
+		if (!renewed)
+			weft_stream_close(stream);
+		else
+			assert_return_code(unlink(path), 0);
+		assert_int_equal(weft_ring_writer_put(writer, data, sizeof(data)), -EPIPE);
+		weft_ring_writer_close(writer);
+		if (renewed)
+			weft_stream_close(stream);
+	}
+}
+
+/* What stands where a ring is to be: only another's that has gone is replaced. */
+static void ring_over_a_file(void **state)
+{
+	const struct weft_stream_source source = {.from = ring.from};
+	const struct weft_stream_list list = {.buffers = 2, .bytes = 2000};
+	const off_t bytes[] = {9, sizeof(struct weft_stream_ring_file) + WEFT_RING_BYTES};
+	const char *path = strchr(ring.from, ':') + 1;
+	struct stat stat_now;
+
+	assert_return_code(weft_stream_open(0, &stream), 0);
+	assert_return_code(weft_stream_register(stream, &list, NULL, NULL), 0);
+	for (int i = 0; i < 2; i++) {
+		int fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+
+		assert_return_code(ftruncate(fd, bytes[i]), errno);
+		assert_int_equal(weft_stream_bind(stream, &source, NULL), -EEXIST);
+		assert_return_code(stat(path, &stat_now), errno);
+		assert_int_equal(stat_now.st_size, bytes[i]);
+		if (i) {
+			const uint64_t magic = WEFT_RING_FILE_MAGIC;
+
+			assert_int_equal(pwrite(fd, &magic, sizeof(magic), 0), sizeof(magic));
+			assert_return_code(weft_stream_bind(stream, &source, NULL), 0);
+		} else {
+			assert_return_code(unlink(path), errno);
+		}
+		close(fd);
+	}
+	weft_stream_close(stream);
+	assert_int_not_equal(access(path, F_OK), 0);
+}
+
 /* ---- By arguments ---- */
 
 static uint32_t many;
@@ -659,6 +721,8 @@ int main(int argc, char **argv)
 		TESTS(udp),
 		TESTS(ring),
 		cmocka_unit_test(ring_damaged),
+		cmocka_unit_test(ring_without_reader),
+		cmocka_unit_test(ring_over_a_file),
 		cmocka_unit_test(interrupted),
 		cmocka_unit_test(refused),
 		cmocka_unit_test(refused_later),
