@@ -11,11 +11,12 @@ struct command {
 	int (*main)(int argc, char **argv);
 	const char *usage;
 	const char *help; /* one line */
+	bool verbs;
 };
 
-#define X(cmd, help) {#cmd, weft_##cmd##_main, weft_##cmd##_usage, help},
+#define X(cmd, verbs, help) {#cmd, weft_##cmd##_main, weft_##cmd##_usage, help, verbs},
 static const struct command commands[] = {
-	WEFT_COMMANDS(X){NULL, NULL, NULL, NULL},
+	WEFT_COMMANDS(X){NULL, NULL, NULL, NULL, false},
 };
 #undef X
 
@@ -90,7 +91,8 @@ static int dispatch(int argc, char **argv)
 	if (!c)
 		return weft_main_usage_error(NULL, "there is no command '%s'",
 					     argv[!strcmp(argv[1], "help") ? 2 : 1]);
-	if (!strcmp(argv[1], "help") || is_help(argv[2])) {
+	if (!strcmp(argv[1], "help") || is_help(argv[2]) ||
+	    (c->verbs && argc > 3 && is_help(argv[3]))) {
 		fputs(c->usage, stdout);
 		return 0;
 	}

@@ -129,10 +129,6 @@ int weft_stream_main(int argc, char **argv)
 {
 	if (argc < 2)
 		return weft_main_usage_error("stream", "what of streams?");
-	if (argc > 2 && !strcmp(argv[2], "--help")) {
-		fputs(weft_stream_usage, stdout);
-		return 0;
-	}
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++)
 		if (!strcmp(argv[1], verbs[i].name))
 			return run_verb(verbs[i].main, argc - 1, argv + 1);

@@ -378,10 +378,6 @@ int weft_torus_main(int argc, char **argv)
 	if (argc < 2)
 		return weft_main_usage_error(
 			"torus", "up, down, status, map, run, reg, words, cut, mend or spoil?");
-	if (argc > 2 && !strcmp(argv[2], "--help")) {
-		fputs(weft_torus_usage, stdout);
-		return 0;
-	}
 	if (!strcmp(argv[1], "up"))
 		return parse_up(&o, argc - 1, argv + 1);
 	for (command = commands; command->name && strcmp(command->name, argv[1]); command++)

@@ -40,6 +40,12 @@ def test_command(command):
     assert f'weft-{command}' in overview
 
 
+@pytest.mark.parametrize('words', ['pool create', 'host up', 'nic up', 'torus run', 'stream receive'])
+def test_help_behind_a_verb(words):
+    command, verb = words.split()
+    assert weft(command, verb, '--help') == weft(command, verb, '-h') == weft(command, '--help')
+
+
 def test_all_pages_are_installed():
     listed = re.findall(r"'([a-z_-]+\.[137])'", (MAN / 'meson.build').read_text())
     assert sorted(listed) == sorted(page.name for page in MAN.glob('*.[137]'))
