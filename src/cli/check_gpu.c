@@ -4,7 +4,7 @@
 #include "cli/delivery.h"
 
 #include <dlfcn.h>
-#include <limits.h>
+#include <errno.h>
 #include <stdio.h>
 
 #include "process/plugin.h"
@@ -26,22 +26,21 @@ static bool count_gpus(void *driver, int *count, int *answer)
 	return !*answer;
 }
 
-/* The plugin lies with the libraries, which may be elsewhere than this program. What is wrong, or NULL. */
+/* What is wrong with the plugin, or NULL. */
 static const char *look_for_plugin(void)
 {
 	const struct weft_plugin *plugin;
-	struct weft_delivery delivery;
-	char path[PATH_MAX + 32];
 	const char *why;
 
-	if (weft_delivery_find(&delivery))
-		return NULL; /* check_program says that they were not found */
-	snprintf(path, sizeof(path), "%s/libweft-cuda.so", delivery.libs);
-	if (!dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+	switch (weft_delivery_load_plugin()) {
+	case 0:
+		return weft_plugin_load(&plugin) ? weft_plugin_missing() : NULL;
+	case -ENOPKG:
 		why = dlerror();
 		return why ? why : "libweft-cuda.so is not there";
+	default:
+		return NULL; /* check_program says that the libraries were not found */
 	}
-	return weft_plugin_load(&plugin) ? weft_plugin_missing() : NULL;
 }
 
 void weft_check_gpu(struct weft_checkup *c)

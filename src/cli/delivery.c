@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "cli/delivery.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -133,6 +134,17 @@ int weft_delivery_find(struct weft_delivery *d)
 		"Weft again\n",
 		folder, folder, WEFT_LIBS_FROM_BIN);
 	return 125;
+}
+
+int weft_delivery_load_plugin(void)
+{
+	struct weft_delivery delivery;
+	char path[PATH_MAX + 32];
+
+	if (weft_delivery_find(&delivery))
+		return -ELIBACC;
+	snprintf(path, sizeof(path), "%s/libweft-cuda.so", delivery.libs);
+	return dlopen(path, RTLD_NOW | RTLD_LOCAL) ? 0 : -ENOPKG;
 }
 
 /* A variable that is a list. */

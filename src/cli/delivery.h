@@ -28,6 +28,13 @@ struct weft_delivery {
 int weft_delivery_find(struct weft_delivery *d);
 
 /*
+ * Loads libweft-cuda.so, which lies with the libraries and so is beside this program only where that has not been installed:
+ * weft_plugin_load finds it then. 0; -ELIBACC: the libraries were not found; -ENOPKG: it is not there, or the loader refuses it, as
+ * dlerror says.
+ */
+int weft_delivery_load_plugin(void);
+
+/*
  * Calls set() for each variable that has to be set, with its whole new value. Applying the result
  * and asking again gives the same values. pool: the path of the pool, or NULL to leave WEFT_POOL
  * alone; a relative path is made absolute, as programs change their folder.

@@ -26,22 +26,15 @@ struct weft_stream_trigger_gpu {
 	uint32_t lanes; /* buffers under way, at most */
 };
 
-/* The driver, and Weft's part for it, which is beside this program only where it has not been installed. */
+/* The driver, and Weft's part for it; if that is missing, weft_plugin_load says so. */
 static int load_driver(void)
 {
-	struct weft_delivery delivery;
-	char path[PATH_MAX + 32];
-
 	/* beside a kernel that stays nothing may be loaded when it is needed, nor wait in the same queue as that */
 	setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	if (!dlopen("libcuda.so.1", RTLD_NOW))
 		return -ENOENT;
-	if (weft_delivery_find(&delivery))
-		return -ELIBACC;
-	snprintf(path, sizeof(path), "%s/libweft-cuda.so", delivery.libs);
-	dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	return 0;
+	return weft_delivery_load_plugin() == -ELIBACC ? -ELIBACC : 0;
 }
 
 static int make_gpu(struct weft_stream_line *l)
