@@ -172,6 +172,11 @@ static bool comes_from_host(const struct weft_cuda *cuda, weft_cu_ptr at)
 	       type == WEFT_CU_MEMORYTYPE_HOST;
 }
 
+static bool goes_aside(const struct weft_cuda_region *m, weft_cu_ptr from)
+{
+	return m->copier != m->context && comes_from_host(&m->cuda, from);
+}
+
 static int copy_either(const struct weft_cuda_region *m, bool aside, weft_cu_ptr to,
 		       weft_cu_ptr from, uint64_t len_bytes)
 {
@@ -191,7 +196,7 @@ static int issue_copy(const struct weft_cuda_region *m, weft_cu_ptr to, weft_cu_
 	uint64_t last = WEFT_MUTATED(tail_short) ? TAIL_BYTES - 1 : TAIL_BYTES;
 	uint64_t tail = WEFT_MUTATED(one_copy) ? 0 : len_bytes < last ? len_bytes : last;
 	uint64_t body = len_bytes - tail;
-	bool aside = m->copier != m->context && comes_from_host(&m->cuda, from);
+	bool aside = goes_aside(m, from);
 	bool behind = !WEFT_MUTATED(tail_first);
 
 	if (WEFT_MUTATED(tail_left_out))
@@ -252,7 +257,7 @@ static int issue_parts_of_region(void *memory, uint64_t va, void *host,
 {
 	const struct weft_cuda_region *m = memory;
 	weft_cu_ptr from = (uintptr_t)host;
-	bool aside = m->copier != m->context && comes_from_host(&m->cuda, from);
+	bool aside = goes_aside(m, from);
 	int err = 0;
 
 	if (!is_still(memory) || weft_cuda_push(m))
