@@ -47,6 +47,12 @@ open_view(struct weft_pool *pool, const struct weft_in_place *memory, struct wef
 	return v;
 }
 
+/* Whether others than its owner reach it; NULL: it is in no pool. */
+static bool is_reachable_by_others(const struct weft_share *share)
+{
+	return share && atomic_load_explicit(&share->kind, memory_order_relaxed);
+}
+
 /* On one device the owner's copies are not held up by the other's kernels, a peer's are, for milliseconds. */
 static bool is_worth_it(struct weft_pool *pool, const struct weft_in_place *memory,
 			const struct weft_device *ours, uint64_t len_bytes)
@@ -55,7 +61,7 @@ static bool is_worth_it(struct weft_pool *pool, const struct weft_in_place *memo
 	const struct weft_share *theirs = weft_device_share(pool, weft_mr_device_off(mr));
 	const struct weft_share *own = weft_device_share(pool, ours->off);
 
-	return theirs && atomic_load_explicit(&theirs->kind, memory_order_relaxed) &&
+	return is_reachable_by_others(theirs) &&
 	       (len_bytes >= SAME_DEVICE_LEAST_BYTES ||
 		memcmp(theirs->device, own->device, sizeof(own->device)) != 0);
 }
@@ -127,7 +133,7 @@ static int read_by_view(struct weft_pool *pool, const struct weft_in_place *memo
 	struct weft_pinned *pinned;
 	int err = -ENOTSUP;
 
-	if (!theirs || !atomic_load_explicit(&theirs->kind, memory_order_relaxed))
+	if (!is_reachable_by_others(theirs))
 		return -ENOTSUP;
 	pthread_mutex_lock(&weft_device_mutex);
 	if (weft_devices)
