@@ -164,11 +164,12 @@ int weft_ferry_carry(struct weft_ferry *f, const struct weft_plugin_part part[2]
 	uint64_t word;
 	int err;
 
-	memcpy(&word, f->host + word_at, sizeof(word));
-	if (f->pulls)
+	if (f->pulls) {
+		memcpy(&word, f->host + word_at, sizeof(word));
 		err = f->plugin->pull_put(f->pull, part, word_at, word);
-	else
+	} else {
 		err = carry_by_engine(f, part, word_at);
+	}
 	f->carried += !err;
 	return err;
 }
