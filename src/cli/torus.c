@@ -188,11 +188,11 @@ TAKE(port, parse_count(value, 1, UINT16_MAX, &o->port))
 TAKE(peer, weft_torus_add_peer(o, value))
 TAKE(fifo, parse_count(value, 1, WEFT_APE_DEPTH_MAX, &o->shape.data_depth))
 TAKE(engines, parse_count(value, 1, WEFT_APE_ENGINES, &o->shape.engines))
-TAKE(json, (o->json = !value))
-TAKE(netns, (o->shape.netns = !value))
-TAKE(each, (o->each = !value))
-TAKE(ranks, (o->ranks = !value))
-TAKE(svg, (o->svg = !value))
+TAKE(json, (o->json = true))
+TAKE(netns, (o->shape.netns = true))
+TAKE(each, (o->each = true))
+TAKE(ranks, (o->ranks = true))
+TAKE(svg, (o->svg = true))
 
 /* values: which there are; NULL: it takes none. */
 static const struct option_of {
