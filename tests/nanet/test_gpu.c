@@ -482,6 +482,26 @@ static void pulled_singly(void **state)
 	singly(state);
 }
 
+/* By the kernel, to memory of its own. */
+static struct weft_ferry *begin_ferry(uint64_t len_bytes, weft_cu_ptr *at)
+{
+	struct weft_ferry *ferry;
+
+	*at = gpu_alloc(len_bytes);
+	assert_return_code(weft_ferry_begin((void *)(uintptr_t)*at, len_bytes, true,
+					    &ferry), /* NOLINT(performance-no-int-to-ptr) */
+			   0);
+	assert_return_code(weft_ferry_start(ferry), 0);
+	return ferry;
+}
+
+static void end_ferry(struct weft_ferry *ferry, weft_cu_ptr at)
+{
+	weft_ferry_stop(ferry);
+	weft_ferry_end(ferry);
+	GPU_OK(cu.cuMemFree_v2(at));
+}
+
 /* More entries than the kernel's ring has, of which none is asked for before the last is given. */
 static void pulled_unasked(void **state)
 {
@@ -491,11 +511,7 @@ static void pulled_unasked(void **state)
 	weft_cu_ptr at;
 
 	SKIP_WITHOUT_KERNEL();
-	at = gpu_alloc(len_bytes);
-	assert_return_code(weft_ferry_begin((void *)(uintptr_t)at, len_bytes, true,
-					    &ferry), /* NOLINT(performance-no-int-to-ptr) */
-			   0);
-	assert_return_code(weft_ferry_start(ferry), 0);
+	ferry = begin_ferry(len_bytes, &at);
 	for (uint64_t i = 1; i <= 1000; i++) {
 		memcpy(weft_ferry_host(ferry) + 8, &i, 8);
 		assert_return_code(weft_ferry_carry(ferry, part, 8), 0);
@@ -504,9 +520,7 @@ static void pulled_unasked(void **state)
 	assert_true(weft_ferry_done(ferry) <= 1000);
 	assert_return_code(weft_ferry_wait(ferry), 0);
 	assert_int_equal(weft_ferry_done(ferry), 1000);
-	weft_ferry_stop(ferry);
-	weft_ferry_end(ferry);
-	GPU_OK(cu.cuMemFree_v2(at));
+	end_ferry(ferry, at);
 }
 
 /* One warp copies what is small, the others what is large: each word is stored behind those of all that was carried before. */
@@ -520,11 +534,7 @@ static void pulled_in_order(void **state)
 
 	SKIP_WITHOUT_KERNEL();
 	assert_non_null(back);
-	at = gpu_alloc(len_bytes);
-	assert_return_code(weft_ferry_begin((void *)(uintptr_t)at, len_bytes, true,
-					    &ferry), /* NOLINT(performance-no-int-to-ptr) */
-			   0);
-	assert_return_code(weft_ferry_start(ferry), 0);
+	ferry = begin_ferry(len_bytes, &at);
 	for (uint64_t i = 1; i <= ROUNDS; i++) {
 		const struct weft_plugin_part large[2] = {{0, LARGE}},
 					      small[2] = {{LARGE + 3, SMALL - 2}, {3, 8}};
@@ -545,9 +555,7 @@ static void pulled_in_order(void **state)
 		for (uint32_t k = LARGE + 3; k < LARGE + 1 + SMALL; k++)
 			assert_int_equal(back[k], (uint8_t)i);
 	}
-	weft_ferry_stop(ferry);
-	weft_ferry_end(ferry);
-	GPU_OK(cu.cuMemFree_v2(at));
+	end_ferry(ferry, at);
 	free(back);
 }
 

@@ -242,9 +242,9 @@ def test_ring(tmp_path):
 
 
 @contextlib.contextmanager
-def reading(ring, *words):
+def reading(ring):
     """A receiver of that ring, which may be killed."""
-    with running([BUILD / 'weft', 'stream', 'receive', '--from', f'ring:{ring}', '--quiet', *words], stdout=subprocess.DEVNULL) as process:
+    with running([BUILD / 'weft', 'stream', 'receive', '--from', f'ring:{ring}', '--quiet'], stdout=subprocess.DEVNULL) as process:
         while not ring.exists():
             time.sleep(0.01)
         try:
