@@ -76,6 +76,31 @@ WEFT_DEVICE void weft_put(uint64_t *word, uint64_t value)
 	asm volatile("st.relaxed.sys.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
 
+/* Lines of eight words that follow each other round a ring, as many as one look of a warp finds: a word in each lane. */
+#define WEFT_LINES 4u
+
+struct weft_lines {
+	uint64_t mine;
+};
+
+/* Asked for at once by the whole warp; each word acquired, from the whole system, for all its lanes. */
+WEFT_DEVICE void weft_acquire_lines(const uint64_t *ring, uint64_t count, uint64_t first,
+				    struct weft_lines *lines)
+{
+	uint64_t line = (first + weft_lane() / 8) % count;
+
+	lines->mine = weft_acquire(ring + 8 * line + weft_lane() % 8);
+	__syncwarp();
+}
+
+/* The words of one of them, for each lane. */
+WEFT_DEVICE void weft_line(const struct weft_lines *lines, unsigned int which, uint64_t word[8])
+{
+#pragma unroll
+	for (unsigned int i = 0; i < 8; i++)
+		word[i] = __shfl_sync(~0u, lines->mine, (int)(8 * which + i));
+}
+
 /* Eight words, each relaxed, that lie in one line: asked for at once by the whole warp, of which each lane has all then. */
 WEFT_DEVICE void weft_look_at_line(const uint64_t *line, uint64_t word[8])
 {
@@ -191,6 +216,24 @@ WEFT_DEVICE uint64_t weft_look(const uint64_t *word)
 WEFT_DEVICE void weft_put(uint64_t *word, uint64_t value)
 {
 	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+#define WEFT_LINES	1u
+
+struct weft_lines {
+	uint64_t word[8];
+};
+
+WEFT_DEVICE void weft_acquire_lines(const uint64_t *ring, uint64_t count, uint64_t first,
+				    struct weft_lines *lines)
+{
+	for (unsigned int i = 0; i < 8; i++)
+		lines->word[i] = weft_acquire(ring + 8 * (first % count) + i);
+}
+
+WEFT_DEVICE void weft_line(const struct weft_lines *lines, unsigned int which, uint64_t word[8])
+{
+	memcpy(word, lines->word, sizeof(lines->word));
 }
 
 WEFT_DEVICE void weft_look_at_line(const uint64_t *line, uint64_t word[8])

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What the host and the pull kernel (pull_kernel.c) have in common: a ring in the host's memory, of things to copy from the host's room to
- * the same places of a GPU's memory. The kernel takes them in order: one warp looks at the ring, since a look from the GPU takes
- * as long as a copy. What is small it copies itself; what is large it tells the others in the GPU's memory. They are teams, each of which copies
- * a turn while the others copy the next ones: what is large may be done in any order, what is small is never before what was large.
+ * the same places of a GPU's memory, each in whatever order. The kernel takes them up in order: one warp looks at the ring, at several lines at
+ * once, since a look from the GPU takes as long as a copy. What is small, and has nothing behind it yet, it copies itself; all else it tells the
+ * others in the GPU's memory. They are teams, each of which copies a turn while the others copy the next ones.
  *
  * Each word of a line has the tag of the line's turn, so that one look, of all its words at once, tells whether all have come.
  *
  * word    | writer | transition                     | order
- * a line  | host   | to the next turn's             | relaxed, behind a release fence; an acquire fence behind the look
+ * a line  | host   | to the next turn's             | relaxed, behind a release fence; the kernel's acquire, of each word
  * `done`  | kernel | to the line's turn             | release, after the bytes and the word; the host's acquire
  *
  * Stale values: a kernel that sees a word of an old tag looks again; so does a host that reads an old `done`. A line is

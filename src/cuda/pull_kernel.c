@@ -3,7 +3,9 @@
 #include "cuda/device.h"
 #include "cuda/pull.h"
 
-#define AT_ONCE 8u /* loads under way in each lane: the host's memory is far */
+/* Loads under way in each lane, of quads and of bytes: the host's memory is far. */
+#define AT_ONCE	      8u
+#define BYTES_AT_ONCE 4u
 
 struct quad {
 	uint64_t word[2];
@@ -54,12 +56,11 @@ struct entry {
 	uint64_t word[WEFT_PULL_WORDS];
 };
 
-/* Whether all words of the turn's line have come. */
-WEFT_DEVICE int look_for(const struct weft_pull_line *line, uint64_t turn, struct entry *e)
+/* Whether all words of the turn's line have come, of which the tags are taken away. */
+WEFT_DEVICE int line_has_come(struct entry *e, uint64_t turn)
 {
 	uint64_t differ = 0;
 
-	weft_look_at_line(line[turn % WEFT_PULL_ENTRIES].word, e->word);
 	for (unsigned int i = 0; i < WEFT_PULL_WORDS; i++) {
 		differ |= e->word[i] ^ WEFT_PULL_TAG(turn);
 		e->word[i] &= WEFT_PULL_VALUE;
@@ -77,9 +78,74 @@ WEFT_DEVICE int is_end(const struct entry *e)
 	return !e->word[WEFT_PULL_WORD_AT] && !end_word(e);
 }
 
+/* A part that is small: whole quads of the GPU's memory, and the bytes before and behind them. */
+struct cut {
+	uint64_t offset;
+	uint32_t head, quads, bytes; /* bytes: those before and behind */
+};
+
+WEFT_DEVICE void cut_part(struct cut *c, const uint8_t *gpu, uint64_t offset, uint32_t len_bytes)
+{
+	uint32_t head = -(uint32_t)((uintptr_t)gpu + offset) & 15;
+
+	c->offset = offset;
+	c->head = head < len_bytes ? head : len_bytes;
+	c->quads = (len_bytes - c->head) / 16;
+	c->bytes = len_bytes - 16 * c->quads;
+}
+
+WEFT_DEVICE uint64_t quad_offset(const struct cut *c, const struct cut *behind, uint32_t i)
+{
+	return i < c->quads ? c->offset + c->head + 16 * i
+			    : behind->offset + behind->head + 16 * (i - c->quads);
+}
+
+WEFT_DEVICE uint64_t byte_offset(const struct cut *c, const struct cut *behind, uint32_t i)
+{
+	if (i < c->bytes)
+		return c->offset + (i < c->head ? i : i + 16 * c->quads);
+	i -= c->bytes;
+	return behind->offset + (i < behind->head ? i : i + 16 * behind->quads);
+}
+
+/* Both parts by one round of loads. False: there is too much. */
+WEFT_DEVICE int pull_at_once(uint8_t *gpu, const uint8_t *host, const struct entry *e,
+			     const struct share *s)
+{
+	const uint64_t *offset = &e->word[WEFT_PULL_OFFSET], *len = &e->word[WEFT_PULL_BYTES];
+	uint32_t self = (uint32_t)s->self, step = (uint32_t)s->step, quads, bytes;
+	struct quad quad[AT_ONCE];
+	uint8_t byte[BYTES_AT_ONCE];
+	struct cut c, behind;
+
+	if (len[0] + len[1] > 16 * AT_ONCE * s->step || ((uintptr_t)gpu ^ (uintptr_t)host) & 15)
+		return 0;
+	cut_part(&c, gpu, offset[0], (uint32_t)len[0]);
+	cut_part(&behind, gpu, offset[1], (uint32_t)len[1]);
+	quads = c.quads + behind.quads;
+	bytes = c.bytes + behind.bytes;
+	if (bytes > BYTES_AT_ONCE * step)
+		return 0;
+	for (uint32_t k = 0, i = self; k < AT_ONCE; k++, i += step)
+		if (i < quads)
+			quad[k] = *(const struct quad *)(host + quad_offset(&c, &behind, i));
+	for (uint32_t k = 0, i = self; k < BYTES_AT_ONCE; k++, i += step)
+		if (i < bytes)
+			byte[k] = host[byte_offset(&c, &behind, i)];
+	for (uint32_t k = 0, i = self; k < AT_ONCE; k++, i += step)
+		if (i < quads)
+			*(struct quad *)(gpu + quad_offset(&c, &behind, i)) = quad[k];
+	for (uint32_t k = 0, i = self; k < BYTES_AT_ONCE; k++, i += step)
+		if (i < bytes)
+			gpu[byte_offset(&c, &behind, i)] = byte[k];
+	return 1;
+}
+
 WEFT_DEVICE void pull_parts(uint8_t *gpu, const uint8_t *host, const struct entry *e,
 			    const struct share *s)
 {
+	if (pull_at_once(gpu, host, e, s))
+		return;
 	for (unsigned int part = 0; part < 2; part++) {
 		uint64_t offset = e->word[WEFT_PULL_OFFSET + part];
 
@@ -107,53 +173,75 @@ WEFT_DEVICE void relay(struct weft_pull_relay *to, uint64_t turn, const struct e
 
 	for (unsigned int i = 0; i < WEFT_PULL_WORDS; i++)
 		line[i] = e->word[i] | WEFT_PULL_TAG(turn);
-	weft_order();
+	weft_order_near();
 	weft_put_line(to->line[turn % WEFT_PULL_ENTRIES].word, line);
 }
 
-/* Until the others have finished all that they were given, of which *finished is what is known. */
-WEFT_DEVICE void await_others(const struct weft_pull_relay *relayed, uint64_t given,
-			      uint64_t *finished WEFT_TAKES_SELF)
+WEFT_DEVICE int find_line(const struct weft_lines *lines, unsigned int which, uint64_t turn,
+			  struct entry *e)
 {
-	if (*finished == given)
-		return;
-	while (*finished != given) {
+	weft_line(lines, which, e->word);
+	return line_has_come(e, turn);
+}
+
+WEFT_DEVICE unsigned int count_found(const struct weft_lines *lines, uint64_t turn)
+{
+	unsigned int n = 0;
+	struct entry e;
+
+	while (n < WEFT_LINES && find_line(lines, n, turn + n, &e))
+		n++;
+	return n;
+}
+
+WEFT_DEVICE void pull_alone(struct weft_pull_ring *ring, uint8_t *gpu, const uint8_t *host,
+			    const struct entry *e)
+{
+	const struct share all = {weft_lane(), weft_lanes()};
+
+	pull_parts(gpu, host, e, &all);
+	weft_converge();
+	if (!weft_lane())
+		tell_done(ring, gpu, e);
+}
+
+/* Each team has a turn that ends it, when all have finished: lines may be written anew then. */
+WEFT_DEVICE void end_teams(struct weft_pull_relay *relayed, uint64_t given, uint64_t teams,
+			   const struct entry *end WEFT_TAKES_SELF)
+{
+	while (weft_look(&relayed->finished) != given)
 		weft_pause();
-		*finished = weft_look(&relayed->finished);
-	}
-	weft_order(); /* with that before `finished` in copy_turns */
+	for (uint64_t i = 0; i < teams; i++)
+		relay(relayed, ++given, end);
 }
 
 /* The warp that looks at the host's ring. */
 WEFT_DEVICE void take_entries(struct weft_pull_ring *ring, struct weft_pull_relay *relayed,
 			      uint64_t teams, uint8_t *gpu, const uint8_t *host WEFT_TAKES_SELF)
 {
-	const struct share all = {weft_lane(), weft_lanes()};
-	uint64_t given = 0, finished = 0;
+	uint64_t turn = 1, given = 0;
+	struct weft_lines lines;
+	unsigned int found;
 	struct entry e;
 
-	for (uint64_t turn = 1;; turn++) {
-		while (!look_for(ring->line, turn, &e))
-			weft_pause();
+	for (;; weft_pause()) {
 		/* with the fence in publish_line (cuda/pull.c) */
-		weft_order();
-		if (is_end(&e))
-			break;
-		if (e.word[WEFT_PULL_BYTES] + e.word[WEFT_PULL_BYTES + 1] > WEFT_PULL_ALONE) {
-			relay(relayed, ++given, &e);
-			continue;
+		weft_acquire_lines(ring->line[0].word, WEFT_PULL_ENTRIES, turn, &lines);
+		found = count_found(&lines, turn);
+		for (unsigned int i = 0; i < found; i++, turn++) {
+			find_line(&lines, i, turn, &e);
+			if (is_end(&e)) {
+				end_teams(relayed, given, teams, &e WEFT_GIVES_SELF);
+				return;
+			}
+			if (i + 1 == found &&
+			    e.word[WEFT_PULL_BYTES] + e.word[WEFT_PULL_BYTES + 1] <=
+				    WEFT_PULL_ALONE)
+				pull_alone(ring, gpu, host, &e);
+			else
+				relay(relayed, ++given, &e);
 		}
-		/* never before one that was given to the others */
-		await_others(relayed, given, &finished WEFT_GIVES_SELF);
-		pull_parts(gpu, host, &e, &all);
-		weft_converge();
-		if (!weft_lane())
-			tell_done(ring, gpu, &e);
 	}
-	/* each team has a turn that ends it; lines may be written anew then */
-	await_others(relayed, given, &finished WEFT_GIVES_SELF);
-	for (uint64_t i = 0; i < teams; i++)
-		relay(relayed, ++given, &e);
 }
 
 /* The warp's place among those that copy. */
@@ -181,8 +269,10 @@ WEFT_DEVICE void copy_turns(struct weft_pull_ring *ring, struct weft_pull_relay 
 	for (uint64_t turn = m->team + 1;; turn += m->teams) {
 		uint64_t *count = &relayed->count[turn % WEFT_PULL_ENTRIES];
 
-		while (!look_for(relayed->line, turn, &e))
+		do {
 			weft_pause();
+			weft_look_at_line(relayed->line[turn % WEFT_PULL_ENTRIES].word, e.word);
+		} while (!line_has_come(&e, turn));
 		weft_order_near(); /* with weft_order in relay */
 		if (is_end(&e))
 			return;
@@ -197,7 +287,7 @@ WEFT_DEVICE void copy_turns(struct weft_pull_ring *ring, struct weft_pull_relay 
 		weft_order_near();
 		*count = 0;
 		tell_done(ring, gpu, &e);
-		weft_order(); /* with that behind `finished` in await_others */
+		/* the relay writes this line anew behind that */
 		weft_add_near(&relayed->finished, 1);
 	}
 }

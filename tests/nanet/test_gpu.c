@@ -523,11 +523,11 @@ static void pulled_unasked(void **state)
 	end_ferry(ferry, at);
 }
 
-/* One warp copies what is small, the others what is large: each word is stored behind those of all that was carried before. */
-static void pulled_in_order(void **state)
+/* One warp copies what is small, the others what is large, at the same time; whether a part begins and ends at a quad or not. */
+static void pulled_together(void **state)
 {
 	enum { LARGE = 40000, SMALL = 100, BYTES = LARGE + SMALL + 4, ROUNDS = 700 };
-	const uint64_t len_bytes = BYTES + 8;
+	const uint64_t len_bytes = BYTES + 16;
 	struct weft_ferry *ferry;
 	uint8_t *back = malloc(len_bytes);
 	weft_cu_ptr at;
@@ -536,24 +536,25 @@ static void pulled_in_order(void **state)
 	assert_non_null(back);
 	ferry = begin_ferry(len_bytes, &at);
 	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		const uint64_t begin = i % 17, word[2] = {i, i << 32 | 1};
 		const struct weft_plugin_part large[2] = {{0, LARGE}},
-					      small[2] = {{LARGE + 3, SMALL - 2}, {3, 8}};
-		uint64_t word;
+					      small[2] = {{LARGE + begin, SMALL / 2 - begin},
+							  {LARGE + SMALL / 2, i % 49 + 1}};
+		const uint64_t end = small[1].offset + small[1].len_bytes;
 
 		memset(weft_ferry_host(ferry), (int)i, BYTES);
-		word = i;
-		memcpy(weft_ferry_host(ferry) + BYTES, &word, 8);
+		memcpy(weft_ferry_host(ferry) + BYTES, word, sizeof(word));
 		assert_return_code(weft_ferry_carry(ferry, large, BYTES), 0);
-		word = i << 32 | 1;
-		memcpy(weft_ferry_host(ferry) + BYTES, &word, 8);
-		assert_return_code(weft_ferry_carry(ferry, small, BYTES), 0);
+		assert_return_code(weft_ferry_carry(ferry, small, BYTES + 8), 0);
 		assert_return_code(weft_ferry_wait(ferry), 0);
 		GPU_OK(cu.cuMemcpyDtoH_v2(back, at, len_bytes));
-		assert_memory_equal(back + BYTES, &word, 8);
+		assert_memory_equal(back + BYTES, word, sizeof(word));
 		for (uint32_t k = 0; k < LARGE; k++)
 			assert_int_equal(back[k], (uint8_t)i);
-		for (uint32_t k = LARGE + 3; k < LARGE + 1 + SMALL; k++)
+		for (uint32_t k = LARGE + begin; k < end; k++)
 			assert_int_equal(back[k], (uint8_t)i);
+		if (end < BYTES && i > 1)
+			assert_int_not_equal(back[end], (uint8_t)i);
 	}
 	end_ferry(ferry, at);
 	free(back);
@@ -720,7 +721,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(pulled_slots, by_kernel, by_engine),
 		cmocka_unit_test_setup_teardown(pulled_singly, by_kernel, by_engine),
 		cmocka_unit_test_setup_teardown(pulled_unasked, by_kernel, by_engine),
-		cmocka_unit_test_setup_teardown(pulled_in_order, by_kernel, by_engine),
+		cmocka_unit_test_setup_teardown(pulled_together, by_kernel, by_engine),
 		cmocka_unit_test_setup_teardown(pulled_full, by_kernel, by_engine),
 		cmocka_unit_test_setup_teardown(pulled_followed, by_kernel, by_engine),
 	};
