@@ -178,7 +178,7 @@ def free_ports(count):
 
 GENERATORS = 2  # processors of each generator: one sends, one takes primitives
 PROCESSORS = sorted(os.sched_getaffinity(0))
-FITTING = max(2, len(PROCESSORS) // SOURCES - GENERATORS - 1)
+FITTING = max(2, len(PROCESSORS) // SOURCES - GENERATORS - 3)  # two processors of each source's are the system's
 # Beside a receiving thread the trigger has as many threads for each source.
 CHAINS = {'cpu': (f'on the CPU, {FITTING} threads fit each source', ('--threads', FITTING), FITTING),
           'pull': ('on the GPU, pull kernel', ('--gpu', 0, '--pull'), 1),
