@@ -142,6 +142,16 @@ void weft_cq_pass_by(struct weft_cq_ring *r);
 /* What members have completed, after what stands in the private queue. */
 int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread);
 
+/* A program that posts as often as it polls one of its own completions would find none of others: from time to time
+ * theirs come behind those that it has. */
+#define WEFT_CQ_ROUND 64u
+
+static inline bool weft_cq_ends_round(const struct weft_cq *cq, int got)
+{
+	return (atomic_load_explicit(&cq->head, memory_order_relaxed) & (WEFT_CQ_ROUND - 1)) <
+	       (uint32_t)got;
+}
+
 /* Up to n completions, oldest first for each queue pair. Never negative: an overrun queue is empty. */
 static inline int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread)
 {
@@ -152,8 +162,11 @@ static inline int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc, ui
 
 		got = weft_cq_poll_private(cq, n, wc);
 		weft_unlock(&cq->lock, own);
-		if (got == n)
+		if (got == n) {
+			if (__builtin_expect(weft_cq_ends_round(cq, got), 0))
+				weft_cq_drain(cq);
 			return got;
+		}
 	}
 	return got + weft_cq_poll_rings(cq, n - got, wc + got, thread);
 }

@@ -331,6 +331,33 @@ static void depths(void **state)
 	}
 }
 
+/* A program that posts a request for each of its own completions that it polls finds what has come from its peer, too. */
+static void receives_among_own(void **state)
+{
+	enum { RECEIVES = 3, POLLS = 500 };
+	struct rig *rig = *state;
+	struct ibv_wc wc;
+	uint64_t received = 0;
+
+	for (uint64_t i = 0; i < RECEIVES; i++)
+		assert_int_equal(rig_receive(rig->qp[0], i, memory, memory->addr, 8), 0);
+	for (uint64_t i = 0; i < RECEIVES; i++)
+		assert_int_equal(rig_send(rig->qp[1], i, memory, memory->addr, 8), 0);
+	assert_int_equal(write_8(rig->qp[0], 9, IBV_SEND_SIGNALED), 0);
+	for (int i = 0; i < POLLS; i++) {
+		assert_int_equal(write_8(rig->qp[0], 9, IBV_SEND_SIGNALED), 0);
+		assert_int_equal(ibv_poll_cq(rig->cq[0], 1, &wc), 1);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		if (wc.opcode == IBV_WC_RECV)
+			assert_int_equal(wc.wr_id, received++);
+		else
+			assert_int_equal(wc.wr_id, 9);
+		if (received == RECEIVES)
+			return;
+	}
+	fail_msg("%d completions, and %d receives among them", POLLS, (int)received);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -346,6 +373,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(all_signaled, setup, teardown),
 		cmocka_unit_test_setup_teardown(unsignaled_failure, setup_connected, teardown),
 		cmocka_unit_test_setup_teardown(depths, setup, teardown),
+		cmocka_unit_test_setup_teardown(receives_among_own, setup_connected, teardown),
 	};
 
 	return cmocka_run_group_tests_name("post", tests, make_pool, remove_pool);
