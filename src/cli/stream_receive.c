@@ -16,6 +16,7 @@ struct job {
 	struct weft_stream_source source;
 	struct weft_stream_list list;
 	const char *write;
+	bool field, other; /* --field; a protocol that has none of it */
 	bool json, quiet;
 	uint64_t datagrams; /* it ends with so many; 0: never */
 	double seconds;	    /* 0: for ever */
@@ -100,8 +101,10 @@ static bool take_receive_word(void *context, int option)
 		if (!weft_protocol_named(optarg, &kind))
 			return false;
 		job->source.protocol = (enum weft_stream_protocol)kind;
+		job->other = job->source.protocol != WEFT_STREAM_SEQUENCED;
 		return true;
 	case FIELD:
+		job->field = true;
 		return parse_field(optarg, &job->source);
 	case SLOTS:
 		return take_number(1, 1 << 16, &job->list.slots);
@@ -133,13 +136,20 @@ static bool take_receive_word(void *context, int option)
 	}
 }
 
+/* A place for each datagram, of which some options need one. */
+static bool has_slots(const struct job *job)
+{
+	return job->list.slots || job->write || job->list.flags;
+}
+
 static int begin_receive(struct job *job)
 {
 	void *memory;
 	int err;
 
-	if (job->list.slots || job->write || job->list.flags) {
+	if (has_slots(job)) {
 		job->list.slots = job->list.slots ?: 256;
+		job->list.slot_bytes = job->list.slot_bytes ?: 2048;
 		if (job->list.flags & WEFT_STREAM_STAMPS)
 			job->list.slot_bytes += WEFT_STREAM_STAMPS_BYTES;
 		job->list.bytes = job->list.slots * job->list.slot_bytes;
@@ -277,10 +287,7 @@ int weft_stream_receive(int argc, char **argv)
 {
 	struct job job = {
 		.source = {.id = -1},
-		.list = {.buffers = 16,
-			 .bytes = 1u << 20,
-			 .slot_bytes = 2048,
-			 .timeout_ns = 10000000},
+		.list = {.buffers = 16, .bytes = 1u << 20, .timeout_ns = 10000000},
 	};
 	int status = weft_stream_options(argc, argv, words, take_receive_word, &job);
 
@@ -288,5 +295,10 @@ int weft_stream_receive(int argc, char **argv)
 		return status;
 	if (!job.source.from)
 		return weft_main_usage_error("stream", "receive --from udp:ADDRESS:PORT");
+	if (job.field && job.other)
+		return weft_main_usage_error("stream", "--field goes with --protocol sequenced");
+	if (job.list.slot_bytes && !has_slots(&job))
+		return weft_main_usage_error(
+			"stream", "--longest goes with --slots, --ordered, --stamps or --write");
 	return run_receive(&job);
 }

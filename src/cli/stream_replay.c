@@ -16,7 +16,7 @@
 struct job {
 	const char *read, *to;
 	struct weft_pace pace;
-	bool paced, json;
+	bool paced, scaled, json;
 	double scale; /* of the times between datagrams */
 	uint64_t port, segments;
 	/* while it runs */
@@ -50,6 +50,7 @@ static bool take_replay(void *context, int option)
 		job->paced = true;
 		return weft_pace_named(optarg, &job->pace);
 	case SCALE:
+		job->scaled = true;
 		return weft_stream_real(optarg, 0, 1e6, &job->scale);
 	case PORT:
 		return weft_stream_number(optarg, 1, UINT16_MAX, &job->port);
@@ -133,6 +134,8 @@ int weft_stream_replay(int argc, char **argv)
 		return status;
 	if (!job.read || !job.to)
 		return weft_main_usage_error("stream", "replay --read FILE --to udp:ADDRESS:PORT");
+	if (job.paced && job.scaled)
+		return weft_main_usage_error("stream", "either --pace or --scale");
 	weft_stream_catch();
 	err = weft_sender_open(job.to, (uint32_t)job.segments, &job.sender);
 	if (err)

@@ -265,6 +265,20 @@ end_capture:
 	return err ? weft_stream_fail("trigger", asked->write, strerror(-err)) : status;
 }
 
+/* The same of what is only for a stream that comes now, and of algorithms. */
+static const char *find_meaningless(const struct weft_stream_trigger *asked)
+{
+	bool live =
+		asked->seconds > 0 || asked->spin_us || asked->socket_bytes || asked->threads > 1;
+
+	if (asked->read && live)
+		return "--seconds, --spin, --socket and --threads go with --from";
+	return asked->rings.drop && asked->rings.algorithm != WEFT_RINGS_CRAWFORD &&
+			       asked->rings.algorithm != WEFT_RINGS_TAUBIN
+		       ? "--drop goes with --algorithm crawford or taubin"
+		       : NULL;
+}
+
 /* What makes no sense together; NULL: it does. */
 static const char *find_contradiction(const struct weft_stream_trigger *asked)
 {
@@ -284,7 +298,7 @@ static const char *find_contradiction(const struct weft_stream_trigger *asked)
 		return "--write is for one source";
 	if (asked->on_gpu && (asked->read || asked->threads > 1))
 		return "--gpu goes with --from, and one thread";
-	return asked->pull && !asked->on_gpu ? "--pull goes with --gpu" : NULL;
+	return asked->pull && !asked->on_gpu ? "--pull goes with --gpu" : find_meaningless(asked);
 }
 
 int weft_stream_trigger(int argc, char **argv)
