@@ -35,6 +35,7 @@ struct weft_torus_seen {
 	uint32_t pid; /* 0: it is dead */
 	bool read;
 	bool elsewhere; /* of another part */
+	bool stopped;	/* by a signal or a debugger */
 	char text[16];
 	struct weft_pool_ape_card card;
 };

@@ -51,6 +51,28 @@ static const struct weft_column cable_columns[] = {
 	{NULL},
 };
 
+/* The letter behind the program's name, which may have brackets itself. */
+static bool card_is_stopped(uint32_t pid)
+{
+	char path[32], line[256] = "", *end;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	end = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+	fclose(f);
+	return end && (!strncmp(end, ") T", 3) || !strncmp(end, ") t", 3));
+}
+
+static const char *card_state(const struct weft_torus_seen *n)
+{
+	if (n->elsewhere)
+		return "elsewhere";
+	return n->stopped ? "stopped" : n->pid ? "up" : "dead";
+}
+
 static void look_at_node(const struct weft_torus_options *o, struct weft_torus_seen *n)
 {
 	char path[PATH_MAX];
@@ -60,6 +82,7 @@ static void look_at_node(const struct weft_torus_options *o, struct weft_torus_s
 	if (weft_torus_node(o->home, n->at.at, NULL, path))
 		return;
 	n->pid = weft_torus_card_pid(path);
+	n->stopped = n->pid && card_is_stopped(n->pid);
 	n->read = !weft_torus_node(o->home, n->at.at, "pool", path) &&
 		  !weft_pool_ape_look(path, &n->card, &why);
 }
@@ -71,7 +94,7 @@ static void report_node(struct weft_report *r, const struct weft_torus_seen *n)
 	weft_report_row(r);
 	weft_report_text(r, n->text);
 	weft_report_number(r, n->pid);
-	weft_report_text(r, n->elsewhere ? "elsewhere" : n->pid ? "up" : "dead");
+	weft_report_text(r, card_state(n));
 	weft_report_number(r, c->claims);
 	weft_report_number(r, c->packets);
 	weft_report_number(r, c->again);

@@ -367,6 +367,7 @@ def test_cards_stand_still(live):
         os.kill(pid, signal.SIGCONT)
     time.sleep(4)
     assert {cable['went_down'] for cable in live.status()['cables']} == {0}
+    assert [node['state'] for node in live.status()['nodes']] == ['stopped', 'up', 'up', 'up']
     os.kill(first, signal.SIGCONT)
     assert live.each('torus-pairs').count('every byte is right') == 4
     assert {cable['went_down'] for cable in live.status()['cables']} == {0}
