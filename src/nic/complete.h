@@ -18,17 +18,21 @@ static inline bool weft_cq_wakes(const struct weft_cq *cq, uint8_t status, uint8
 /* The queue is armed. */
 void weft_cq_wake(struct weft_cq *cq, uint8_t status, uint8_t solicited);
 
+static inline bool weft_cq_has_room(const struct weft_cq *cq)
+{
+	return atomic_load_explicit(&cq->tail, memory_order_relaxed) -
+		       atomic_load_explicit(&cq->head, memory_order_relaxed) !=
+	       cq->size;
+}
+
 /* Where the next completion is to be written, then to be published; NULL: there is no room, which was told. */
 static inline struct weft_cqe *weft_cq_next(struct weft_cq *cq, struct weft_qp *qp)
 {
-	uint64_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
-
-	if (__builtin_expect(
-		    tail - atomic_load_explicit(&cq->head, memory_order_relaxed) == cq->size, 0)) {
+	if (__builtin_expect(!weft_cq_has_room(cq), 0)) {
 		weft_cq_lose(cq, qp);
 		return NULL;
 	}
-	return &cq->cqe[tail & cq->mask];
+	return &cq->cqe[atomic_load_explicit(&cq->tail, memory_order_relaxed) & cq->mask];
 }
 
 static inline void weft_cq_stamp(const struct weft_cq *cq, struct weft_cqe *cqe)
@@ -142,6 +146,9 @@ void weft_cq_pass_by(struct weft_cq_ring *r);
 /* What members have completed, after what stands in the private queue. */
 int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread);
 
+/* What members have completed, behind what stands in the private queue, as far as that has room. */
+void weft_cq_take_in(struct weft_cq *cq, uint32_t thread);
+
 /* A program that posts as often as it polls one of its own completions would find none of others: from time to time
  * theirs come behind those that it has. */
 #define WEFT_CQ_ROUND 64u
@@ -164,7 +171,7 @@ static inline int weft_cq_poll(struct weft_cq *cq, int n, struct weft_wc *wc, ui
 		weft_unlock(&cq->lock, own);
 		if (got == n) {
 			if (__builtin_expect(weft_cq_ends_round(cq, got), 0))
-				weft_cq_drain(cq);
+				weft_cq_take_in(cq, thread);
 			return got;
 		}
 	}

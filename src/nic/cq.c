@@ -254,23 +254,23 @@ int weft_cq_poll_rings(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t t
 	return got < n ? got + weft_source_poll(cq, n - got, wc + got, thread) : got;
 }
 
-/* Whether there is one, before which the private queue has all that is older. */
-static bool has_entry(struct weft_cq *cq, const struct weft_cq_ring *r)
+/* Whether there is one, before which the private queue has all that is older; all: whether it has room or not. */
+static bool has_entry(struct weft_cq *cq, const struct weft_cq_ring *r, bool all)
 {
 	if (!weft_cq_entry_at(r, weft_cq_consumed(r)))
 		return false;
-	weft_source_drain(cq);
-	return true;
+	weft_source_drain(cq, all);
+	return all || weft_cq_has_room(cq);
 }
 
-void weft_cq_drain(struct weft_cq *cq)
+static void take_others(struct weft_cq *cq, bool all, uint32_t thread)
 {
 	const struct weft_pool_cqe *from;
 	struct weft_qp *qp;
+	bool own = weft_lock(cq->nic, &cq->lock, thread);
 
-	weft_lock(cq->nic, &cq->lock, 0);
 	for (struct weft_cq_ring *r = weft_cq_first_ring(cq); r; r = r->next)
-		while (has_entry(cq, r) && (from = next_entry(cq, r, &qp))) {
+		while (has_entry(cq, r, all) && (from = next_entry(cq, r, &qp))) {
 			struct weft_cqe *cqe = weft_cq_next(cq, qp);
 
 			if (!cqe)
@@ -286,8 +286,18 @@ void weft_cq_drain(struct weft_cq *cq)
 						 .stamp_ns = stamp_of(cq, r, from)};
 			weft_cq_publish(cq);
 		}
-	weft_source_drain(cq);
-	weft_unlock(&cq->lock, false);
+	weft_source_drain(cq, all);
+	weft_unlock(&cq->lock, own);
+}
+
+void weft_cq_drain(struct weft_cq *cq)
+{
+	take_others(cq, true, 0);
+}
+
+void weft_cq_take_in(struct weft_cq *cq, uint32_t thread)
+{
+	take_others(cq, false, thread);
 }
 
 void weft_cq_purge(struct weft_cq *cq, struct weft_qp *qp)

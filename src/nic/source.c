@@ -172,13 +172,14 @@ int weft_source_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thr
 	return got;
 }
 
-void weft_source_drain(struct weft_cq *cq)
+void weft_source_drain(struct weft_cq *cq, bool all)
 {
 	struct weft_cqe from, *cqe;
 
 	for (const struct weft_cq_source *s = first_source(cq); s; s = s->next)
 		/* those of XRC are of no queue pair that could end */
-		while (!(s->srq && s->srq->cq) && take_cqe(cq, s, &from, 0)) {
+		while (!(s->srq && s->srq->cq) && (all || weft_cq_has_room(cq)) &&
+		       take_cqe(cq, s, &from, 0)) {
 			cqe = weft_cq_next(cq, from.qp);
 			if (!cqe)
 				continue;

@@ -22,8 +22,8 @@ void weft_source_forget_returns(struct weft_cq *cq);
 /* As weft_cq_poll; what stands in the private queue comes first. */
 int weft_source_poll(struct weft_cq *cq, int n, struct weft_wc *wc, uint32_t thread);
 
-/* The queue's lock is held, from here on. Into the private queue, as weft_cq_drain does. */
-void weft_source_drain(struct weft_cq *cq);
+/* The queue's lock is held, from here on. Into the private queue, as weft_cq_drain does; or, unless all, as weft_cq_take_in. */
+void weft_source_drain(struct weft_cq *cq, bool all);
 /* As weft_srq_look, of all. */
 bool weft_source_look(struct weft_cq *cq, bool tell);
 
