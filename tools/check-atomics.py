@@ -59,6 +59,7 @@ TABLE = {
     ('nic/send.c', 'list_waiting', 'nic->nwaiting'): ('private', 'of the nic'),
     ('nic/send.c', 'weft_sq_stop_waiting', 'nic->nwaiting'): ('private', 'of the nic'),
     ('nic/send.c', 'take_waiting', 'nic->nwaiting'): ('private', 'of the nic'),
+    ('nic/send.c', 'see_to_tries', 'qp->nic->ntrying'): ('private', 'of the nic'),
     ('nic/srq.c', 'oldest_done', 'q->at->late'): ('atomics', 'takers store it', 'weft_take_complete'),
     ('nic/take.c', 'pass_positions', 'take->at->taken'): ('atomics', 'all takers', 'pass_positions'),
     ('nic/take.c', 'weft_take_claim', 'at'): ('atomics', 'all takers', 'weft_take_claim'),

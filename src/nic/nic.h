@@ -83,8 +83,8 @@ struct weft_nic {
 	struct weft_srq *srq;	       /* all queues; guarded by the lock above */
 	struct weft_lock waiting_lock; /* taken after a queue pair's, unless that is only tried */
 	struct weft_qp *waiting;
-	/* queue pairs that wait; with a transport; of them: with a card */
-	_Atomic uint32_t nwaiting, nconnected, nhanded;
+	/* queue pairs that wait; of them: that nothing tells when to go on; with a transport; of them: with a card */
+	_Atomic uint32_t nwaiting, ntrying, nconnected, nhanded;
 	_Atomic uint64_t
 		under_way; /* requests, of those that weft_nic_progress looked after last */
 	/* offset of the ring that was populated last, and in its low bits the logarithm of its size */

@@ -47,6 +47,7 @@ struct weft_qp {
 	uint8_t type;
 	bool signal_all;
 	bool waits;   /* on the waiting list, */
+	bool tries;   /* there, and counted in `ntrying` of the nic */
 	bool visited; /* or taken off it while weft_nic_progress looks after it */
 	/* a completion, as its queue was full (then written under the queue's lock); or an executor, left behind
 	 * as memory was rehomed */

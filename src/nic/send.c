@@ -25,9 +25,32 @@ static void list_waiting(struct weft_qp *qp)
 	weft_lock(nic, &nic->waiting_lock, 0);
 	qp->waiting_next = nic->waiting;
 	nic->waiting = qp;
-	/* before the look at whether the helper sleeps: it looks in the other order (helper.c) */
-	atomic_fetch_add(&nic->nwaiting, 1);
+	atomic_fetch_add_explicit(&nic->nwaiting, 1, memory_order_relaxed);
 	weft_unlock(&nic->waiting_lock, false);
+}
+
+/* All but those that are with a transport which tells their ends by itself. */
+static bool needs_tries(const struct weft_qp *qp)
+{
+	return qp->state != WEFT_QPS_RTS || !qp->transport->in_order ||
+	       weft_sq_next_issue(qp) < qp->sq_posted;
+}
+
+static void see_to_tries(struct weft_qp *qp)
+{
+	bool tries = qp->waits && needs_tries(qp);
+
+	if (tries == qp->tries)
+		return;
+	qp->tries = tries;
+	if (!tries) {
+		atomic_fetch_sub_explicit(&qp->nic->ntrying, 1, memory_order_relaxed);
+		return;
+	}
+	/* before the look at whether the helper sleeps: it looks in the other order (helper.c) */
+	atomic_fetch_add(&qp->nic->ntrying, 1);
+	WEFT_STEP(send_waits);
+	weft_nic_kick(qp->nic);
 }
 
 void weft_sq_wait(struct weft_qp *qp)
@@ -37,8 +60,7 @@ void weft_sq_wait(struct weft_qp *qp)
 	if (qp->visited)
 		return;
 	list_waiting(qp);
-	WEFT_STEP(send_waits);
-	weft_nic_kick(qp->nic);
+	see_to_tries(qp);
 }
 
 void weft_sq_stop_waiting(struct weft_qp *qp)
@@ -49,6 +71,7 @@ void weft_sq_stop_waiting(struct weft_qp *qp)
 	if (!qp->waits)
 		return;
 	qp->waits = false;
+	see_to_tries(qp);
 	weft_lock(nic, &nic->waiting_lock, 0);
 	for (at = &nic->waiting; *at; at = &(*at)->waiting_next)
 		if (*at == qp) {
@@ -304,6 +327,7 @@ void weft_sq_defer(struct weft_qp *qp, struct weft_caller *caller)
 		weft_sq_flush(qp);
 	else if (qp->under_way)
 		weft_sq_run(qp, caller);
+	see_to_tries(qp);
 }
 
 /* The next waiting queue pair that no thread is using, taken off the list with its lock held. */
@@ -378,11 +402,12 @@ static bool progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_
 	return true;
 }
 
+#define IN_USE_NS 1000000u
+
 uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uint64_t now_ns)
 {
 	struct weft_qp *again = NULL, *qp;
 	uint64_t least = UINT64_MAX, under_way = 0;
-	bool kick;
 
 	while ((qp = take_waiting(nic))) {
 		uint64_t due;
@@ -392,6 +417,7 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uin
 		qp->waits = progress_one(qp, caller, now_ns, &due);
 		least = due < least ? due : least;
 		under_way += qp->under_way;
+		see_to_tries(qp);
 		if (qp->waits) {
 			/* its lock is kept until all have been looked at, so that none is met twice
 			 */
@@ -402,8 +428,9 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uin
 			weft_unlock(&qp->lock, false);
 		}
 	}
-	/* the helper may have found the list empty meanwhile, and gone to sleep for good */
-	kick = again;
+	/* another thread has one just now */
+	if (atomic_load_explicit(&nic->nwaiting, memory_order_relaxed))
+		least = least < IN_USE_NS ? least : IN_USE_NS;
 	while ((qp = again)) {
 		again = qp->waiting_next;
 		qp->visited = false;
@@ -411,7 +438,5 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uin
 		weft_unlock(&qp->lock, false);
 	}
 	atomic_store_explicit(&nic->under_way, under_way, memory_order_relaxed);
-	if (kick)
-		weft_nic_kick(nic);
 	return least;
 }

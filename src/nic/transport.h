@@ -49,7 +49,8 @@ struct weft_transport {
 				 */
 	uint32_t
 		most_under_way; /* requests of a queue pair, at first; 0: it never answers WEFT_UNDER_WAY */
-	/* Its requests end in order (weft_sq_end_before), it keeps their fences, and completes those that end well. */
+	/* Its requests end in order (weft_sq_end_before), it keeps their fences, completes those that end well, and wakes the
+	 * helper for one that does not. */
 	bool in_order;
 	/* Of a datagram to a group it reaches those that hear it elsewhere; the next transport reaches others. */
 	bool part_of_groups;

@@ -43,30 +43,27 @@ const struct weft_caller *weft_helper_caller(void)
 	return helper_caller;
 }
 
-/* The first wait before a look. What a card carries needs no tries: only what is behind it, and then the card has woken us, or
- * the program polls. */
-static int64_t first_tick(const struct weft_nic *nic)
+/* While something needs tries it is tried again, ever more rarely; sleeping programs rely on it. What a card carries needs
+ * none: the card wakes us for an error, which may come before its request is listed, or while a thread is at it. */
+static int64_t next_tick(struct weft_caller *caller, int64_t tick, unsigned int *idle, bool called)
 {
-	uint32_t handed = atomic_load_explicit(&nic->nhanded, memory_order_relaxed);
-
-	return handed && handed == atomic_load_explicit(&nic->nconnected, memory_order_relaxed)
-		       ? TICK_MOST_NS
-		       : TICK_LEAST_NS;
-}
-
-/* While something waits it is tried again, ever more rarely; sleeping programs rely on it. */
-static int64_t next_tick(struct weft_caller *caller, int64_t tick, unsigned int *idle)
-{
+	const struct weft_nic *nic = &weft_process_nic;
 	uint64_t due = UINT64_MAX;
 
-	if (!atomic_load_explicit(&weft_process_nic.nwaiting, memory_order_relaxed)) {
+	if (atomic_load_explicit(&nic->nwaiting, memory_order_relaxed))
+		due = weft_nic_progress(&weft_process_nic, caller, weft_clock_now_ns());
+	if (!atomic_load_explicit(&nic->ntrying, memory_order_relaxed)) {
+		if (due <= TICK_MOST_NS ||
+		    (called && atomic_load_explicit(&nic->nhanded, memory_order_relaxed))) {
+			*idle = 0;
+			return TICK_MOST_NS;
+		}
 		if (tick >= 0 && ++*idle > TICK_LINGER)
 			return -1;
 		return tick;
 	}
-	due = weft_nic_progress(&weft_process_nic, caller, weft_clock_now_ns());
 	if (*idle || tick < 0)
-		tick = first_tick(&weft_process_nic);
+		tick = TICK_LEAST_NS;
 	*idle = 0;
 	tick = tick * 2 < TICK_MOST_NS ? tick * 2 : TICK_MOST_NS;
 	return due < (uint64_t)tick ? (int64_t)due + 1000 : tick;
@@ -190,8 +187,8 @@ static void *run(void *unused)
 	while (!atomic_load_explicit(&stopping, memory_order_acquire)) {
 		/* stored before the last look for work, so that a kick is either seen or rings */
 		atomic_store(&ticking, tick >= 0);
-		if (tick < 0 && atomic_load(&weft_process_nic.nwaiting))
-			tick = first_tick(&weft_process_nic);
+		if (tick < 0 && atomic_load(&weft_process_nic.ntrying))
+			tick = TICK_LEAST_NS;
 		due_ns = watch(&watched_ns, &look_due_ns);
 		armed_due_ns = look_at_armed(&look_due_ns);
 		due_ns = due_ns < armed_due_ns ? due_ns : armed_due_ns;
@@ -220,7 +217,7 @@ static void *run(void *unused)
 		faults |= weft_pool_signalled(pool, WEFT_SIGNAL_FAULT) || lose_all(pool);
 		faults = faults && weft_nic_faults(&weft_process_nic);
 		client_due_ns = serve(client_due_ns, called);
-		tick = next_tick(&caller, tick, &idle);
+		tick = next_tick(&caller, tick, &idle, called);
 	}
 	weft_pool_caller_put(pool, &caller);
 	return NULL;

@@ -69,6 +69,39 @@ static void a_write(void **state)
 	close_ends();
 }
 
+/* The card tells what ends: the helper is woken only for what waits behind that. */
+static void a_helper_that_sleeps(void **state)
+{
+	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
+	world.kicks = world.drained_events = 0;
+	for (uint32_t i = 0; i < 3; i++)
+		ends_post(WEFT_OP_WRITE, &ends_near);
+	world_look();
+	assert_int_equal(world.kicks, 0);
+	ends_post(WEFT_OP_LOCAL_INV, &ends_near);
+	assert_int_equal(world.kicks, 1);
+	carry();
+	for (uint32_t i = 0; i < 3; i++)
+		world_expect(1, WEFT_WC_SUCCESS);
+	world_expect(1, WEFT_WC_LOC_QP_OP_ERR);
+	assert_int_equal(world.nic.ntrying, 0);
+	close_ends();
+}
+
+static void a_helper_that_drains(void **state)
+{
+	open_ends((struct ends_wish){.type = WEFT_QPT_RC});
+	world.kicks = world.drained_events = 0;
+	ends_post(WEFT_OP_WRITE, &ends_near);
+	ends_modify(&ends_near, WEFT_QPS_SQD, &ends_peer);
+	assert_int_equal(world.kicks, 1);
+	carry();
+	assert_int_equal(world.drained_events, 1);
+	assert_int_equal(world.nic.ntrying, 0);
+	world_expect(1, WEFT_WC_SUCCESS);
+	close_ends();
+}
+
 /* ---- Faults ---- */
 
 /* A request that is wrong for its length alone fails where it is issued: the card sees nothing of it. */
@@ -296,6 +329,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_write),
+		cmocka_unit_test(a_helper_that_sleeps),
+		cmocka_unit_test(a_helper_that_drains),
 		cmocka_unit_test(a_length_that_is_wrong),
 		cmocka_unit_test(a_fault_before_a_verdict),
 		cmocka_unit_test(a_line_in_the_middle),

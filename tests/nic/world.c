@@ -79,6 +79,7 @@ static uint32_t self(void *context)
 
 static void kick(void *context)
 {
+	world.kicks++;
 }
 
 /* ---- The member, and its looks ---- */

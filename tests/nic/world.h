@@ -29,7 +29,7 @@ struct world {
 	struct weft_caller caller, card;
 	struct weft_cq cq;
 	uint64_t now_ns;
-	uint32_t drained_events, fatal_events;
+	uint32_t drained_events, fatal_events, kicks;
 	enum weft_cause failed_of; /* why the last failed request has failed */
 	/* called where the nic waits for another thread; NULL: nothing to do */
 	void (*yields)(void);
