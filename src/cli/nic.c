@@ -159,7 +159,7 @@ static char process_state(uint32_t pid)
 	return (char)(end && end[1] ? end[2] : 0);
 }
 
-static bool is_stopped(uint32_t pid)
+bool weft_nic_is_stopped(uint32_t pid)
 {
 	return strchr("Tt", process_state(pid) ?: '-');
 }
@@ -175,7 +175,7 @@ static const char *state_of_card(const struct weft_view_member *m)
 		return "dead";
 	if (!shares_addresses(m))
 		return "in another namespace";
-	if (shares_numbers(m) && is_stopped(m->pid))
+	if (shares_numbers(m) && weft_nic_is_stopped(m->pid))
 		return "stopped";
 	if (getifaddrs(&all))
 		return "not known";
@@ -316,7 +316,7 @@ static bool end_card(const struct weft_view_member *m)
 	if (is_no_more(m->pid))
 		return true;
 	fprintf(stderr, "weft nic: process %u has been told to end, and %s\n", m->pid,
-		is_stopped(m->pid) ? "is stopped" : "has not ended yet");
+		weft_nic_is_stopped(m->pid) ? "is stopped" : "has not ended yet");
 	return false;
 }
 

@@ -8,6 +8,8 @@
 
 /* Whether that pool has a card of the address that lives. */
 bool weft_nic_shows_card(const char *pool, const uint8_t gid[16]);
+/* Whether the process of a card is stopped, by a signal or a debugger. */
+bool weft_nic_is_stopped(uint32_t pid);
 /* Where no program is left in the pool its cards, which would linger for the next one, are told to end. */
 void weft_nic_end_lone_cards(const char *pool);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What the cards of a torus say of themselves, read from outside. */
 #include <stdio.h>
-#include <string.h>
 
+#include "cli/nic.h"
 #include "cli/report.h"
 #include "cli/torus.h"
 #include "pool/ape.h"
@@ -51,21 +51,6 @@ static const struct weft_column cable_columns[] = {
 	{NULL},
 };
 
-/* The letter behind the program's name, which may have brackets itself. */
-static bool card_is_stopped(uint32_t pid)
-{
-	char path[32], line[256] = "", *end;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	end = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
-	fclose(f);
-	return end && (!strncmp(end, ") T", 3) || !strncmp(end, ") t", 3));
-}
-
 static const char *card_state(const struct weft_torus_seen *n)
 {
 	if (n->elsewhere)
@@ -82,7 +67,7 @@ static void look_at_node(const struct weft_torus_options *o, struct weft_torus_s
 	if (weft_torus_node(o->home, n->at.at, NULL, path))
 		return;
 	n->pid = weft_torus_card_pid(path);
-	n->stopped = n->pid && card_is_stopped(n->pid);
+	n->stopped = n->pid && weft_nic_is_stopped(n->pid);
 	n->read = !weft_torus_node(o->home, n->at.at, "pool", path) &&
 		  !weft_pool_ape_look(path, &n->card, &why);
 }
