@@ -265,7 +265,7 @@ end_capture:
 	return err ? weft_stream_fail("trigger", asked->write, strerror(-err)) : status;
 }
 
-/* The same of what is only for a stream that comes now, and of algorithms. */
+/* What the input, or the algorithm, has no use for; NULL: nothing. */
 static const char *find_meaningless(const struct weft_stream_trigger *asked)
 {
 	bool live =

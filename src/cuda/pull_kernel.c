@@ -184,6 +184,7 @@ WEFT_DEVICE int find_line(const struct weft_lines *lines, unsigned int which, ui
 	return line_has_come(e, turn);
 }
 
+/* Each is read anew afterwards: a block has no registers to keep them in. */
 WEFT_DEVICE unsigned int count_found(const struct weft_lines *lines, uint64_t turn)
 {
 	unsigned int n = 0;
@@ -273,7 +274,7 @@ WEFT_DEVICE void copy_turns(struct weft_pull_ring *ring, struct weft_pull_relay 
 			weft_pause();
 			weft_look_at_line(relayed->line[turn % WEFT_PULL_ENTRIES].word, e.word);
 		} while (!line_has_come(&e, turn));
-		weft_order_near(); /* with weft_order in relay */
+		weft_order_near(); /* with that in relay */
 		if (is_end(&e))
 			return;
 		pull_parts(gpu, host, &e, &m->share);

@@ -517,11 +517,12 @@ int weft_qp_modify(struct weft_qp *qp, enum weft_qp_state from, enum weft_qp_sta
 		weft_sq_wait(qp);
 	if (to == WEFT_QPS_SQD && from == WEFT_QPS_RTS) {
 		qp->tells_drained = attr->tells_drained;
-		if (qp->under_way)
+		if (qp->under_way) {
 			weft_sq_defer(qp, caller);
-		else
+		} else {
 			weft_sq_stop_waiting(qp);
-		weft_sq_tell_drained(qp);
+			weft_sq_tell_drained(qp);
+		}
 	}
 unlock:
 	weft_unlock(&qp->lock, own);
