@@ -21,7 +21,8 @@
 #include "left.h"
 #include "world.h"
 
-/* of processes at a time, each with a pool of its own; of several hosts more, as those wait for silence now and then */
+/* of processes at a time for each two processors, each with a pool of its own; of several hosts more, as those wait for silence
+ * now and then */
 #define GROUPS	     3u
 #define HOSTS_GROUPS 5u
 #define TURNS	     16u
@@ -54,6 +55,7 @@ static const char *const kind_name[] = {[WORKER] = "in traffic",
 static struct steps_table *table;
 static struct sums *sums;
 static uint64_t goal, until_ns;
+static uint32_t groups;
 static bool of_hosts; /* pools have several hosts */
 
 /* ---- Which process to kill, and where ---- */
@@ -136,7 +138,7 @@ static void plan_sleep(struct world *world, uint64_t *seed)
 static void plan(struct world *world, uint64_t *seed)
 {
 	/* the first rounds have no kills, to learn which steps are passed */
-	bool calm = atomic_load(&sums->rounds) < (of_hosts ? HOSTS_GROUPS : GROUPS);
+	bool calm = atomic_load(&sums->rounds) < groups;
 	enum kind kind = calm || of_hosts || draw(seed, rounds_of_one_sleep()) ? WORKER : SLEEPER;
 	uint32_t victims;
 
@@ -439,6 +441,13 @@ static void name_pool(struct world *world, pid_t pid, uint32_t group)
 	unlink(world->pool);
 }
 
+static uint32_t groups_here(void)
+{
+	long pairs = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+
+	return (of_hosts ? HOSTS_GROUPS : GROUPS) * (pairs > 1 ? (uint32_t)pairs : 1);
+}
+
 static void run_group(uint32_t group, uint64_t seed)
 {
 	struct world *world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE,
@@ -608,7 +617,8 @@ int main(int argc, char **argv)
 		abort();
 	if (argc > 1 && !strcmp(argv[1], "ends"))
 		return run_ends(seed);
-	for (uint32_t i = 0; i < (of_hosts ? HOSTS_GROUPS : GROUPS); i++) {
+	groups = groups_here();
+	for (uint32_t i = 0; i < groups; i++) {
 		uint64_t of_group = draw(&seed, UINT64_MAX);
 
 		if (!fork())

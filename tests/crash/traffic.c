@@ -119,7 +119,11 @@ static void look_at_error(struct worker *w, struct link *l, const struct ibv_wc 
 	    (wc->status == IBV_WC_RETRY_EXC_ERR || wc->status == IBV_WC_WR_FLUSH_ERR))
 		return;
 	if (wc->status != IBV_WC_RETRY_EXC_ERR)
-		broken("request %d to %u: %s", l->request, l->peer, ibv_wc_status_str(wc->status));
+		broken("request %d to %u: %s; of %u hosts%s, %s, in stage %u; keys %x and %x",
+		       l->request, l->peer, ibv_wc_status_str(wc->status), w->world->hosts,
+		       is_of_our_host(w, peer) ? ", of ours" : "",
+		       has_died(peer) ? "it died" : "it lives", stage_of(peer), peer->key[0],
+		       peer->key[1]);
 	while (!has_died(peer) && stage_of(peer) < LEAVING) {
 		if (!is_of_our_host(w, peer) && now_ns() > limit - HANGS_NS + DESERTED_NS) {
 			w->process->deserted++;
