@@ -235,9 +235,10 @@ def nccl(c):
 def ddp(c):
     """PyTorch's training, by Weft and by shared memory of NCCL's; and one rank killed in it."""
     found = {}
-    for name, mode, env in (('over Weft', 'train', {'NCCL_SHM_DISABLE': '1'}), ("NCCL's SHM", 'train', {}),
-                            ('one rank killed', 'kill', {'NCCL_SHM_DISABLE': '1', 'NCCL_IB_TIMEOUT': '14'})):
-        command = ([c.build / 'weft', 'run'] if env else []) + ['python3', ROOT / 'tests/gpu/ddp.py', mode]
+    killed = {'NCCL_SHM_DISABLE': '1', 'NCCL_IB_TIMEOUT': '14'}
+    for name, words, env in (('over Weft', ['train'], {'NCCL_SHM_DISABLE': '1'}), ("NCCL's SHM", ['train'], {}),
+                             ('broadcast', ['kill', 'broadcast'], killed), ('all_reduce', ['kill', 'all_reduce'], killed)):
+        command = ([c.build / 'weft', 'run'] if env else []) + ['python3', ROOT / 'tests/gpu/ddp.py', *words]
         done = run_ranks(c, f'DDP with forked loaders, {name}', *command, NCCL_P2P_DISABLE='1', NCCL_DEBUG='INFO',
                          WEFT=str(c.build / 'weft'), **env)
         if not done:
@@ -247,9 +248,10 @@ def ddp(c):
     ours, shm = found.get('over Weft', {}), found.get("NCCL's SHM", {})
     c.row(14, 'DDP with forked loaders over Weft', f'{ours.get("steps", 0)} steps, digest {ours.get("digest")}',
           f'SHM {shm.get("digest")}', 'the same', bool(ours.get('right') and shm.get('right') and ours.get('digest') == shm.get('digest')))
-    killed = found.get('one rank killed', {})
-    c.row(14, 'SIGKILL of a rank: the other has ended with an error', f'after {killed.get("told")} s', 'NCCL_IB_TIMEOUT=14', '≤ 5 s',
-          bool(killed.get('right')) and float(killed.get('told', 99)) <= 5)
+    for name in ('broadcast', 'all_reduce'):
+        told = found.get(name, {})
+        c.row(14, f'SIGKILL of a rank amid {name}: the other has reported an error', f'after {told.get("told")} s', 'NCCL_IB_TIMEOUT=14',
+              '≤ 5 s', bool(told.get('right')) and float(told.get('told', 99)) <= 5)
 
 
 def write_table(c, path, mark):

@@ -145,6 +145,7 @@ SECTIONS = {
         ('the order in which bytes and completions become visible', r'verbs-litmus'),
         ('error completions, events, flushes and recovery from them', r'verbs-fail',
          r'verbs-errors'),
+        ('a peer that is killed, told also to queue pairs that have nothing under way: `WEFT_TELL_DEATHS`', r'verbs-life'),
         ('`WEFT_EXPLAIN`: a line for each verb that fails, and each completion in error', r'verbs-explain',
          r'verbs-errors'),
         ('what simple implementations get wrong: each fact of [traps.tsv](tests/traps.tsv) has its test',

@@ -56,7 +56,8 @@ static bool asks_for_network(void)
  * would make senders wait. It reckons from a card's costs when to name its bytes in place and when to
  * copy them into a buffer of its own: here the latter takes less, up to that buffer's size. NCCL that is to use
  * the network takes a card that is no PCI device for one far from each GPU, and goes through memory of the host; and a kernel
- * that CUDA loads when it is first launched holds up our copies, which an earlier kernel waits for. */
+ * that CUDA loads when it is first launched holds up our copies, which an earlier kernel waits for; and where a process has died
+ * the others wait for its bytes, with no request under way that could fail. */
 static const struct {
 	const char *name, *value;
 	bool (*wanted)(void); /* NULL: always */
@@ -65,6 +66,7 @@ static const struct {
 	{"NCCL_IB_GID_INDEX", "3"},
 	{"NCCL_NET_GDR_LEVEL", "SYS", asks_for_network},
 	{"CUDA_MODULE_LOADING", "EAGER", asks_for_network},
+	{"WEFT_TELL_DEATHS", "1", asks_for_network},
 	{"OMPI_MCA_pml_ucx_devices", "any"},
 	{"OMPI_MCA_pml_ucx_tls", "any"},
 	{"UCX_RC_VERBS_RX_QUEUE_LEN", "512", uses_connections},

@@ -68,6 +68,7 @@ struct weft_nic {
 	const struct weft_nic_api *api;
 	const struct weft_transport *const *transports; /* in order of preference */
 	bool within;	      /* no card carries anything to other hosts for it */
+	bool tells_deaths;    /* of peers, also to queue pairs that have nothing under way */
 	struct weft_qp **qps; /* by index of the QPN; WEFT_QPS of them */
 	/* above the distance of each index that was ever used from where numbers begin; written under `lock` */
 	_Atomic uint32_t qps_end;

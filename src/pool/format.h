@@ -80,8 +80,8 @@ struct weft_pool_header {
  * member's `leaves`,    | recoverer | to 1; to nothing: no mailbox, no   | relaxed, before the barrier below, which
  * `mailbox_off`, ports, |           | port, no card, nothing asked (an   | those that visit the member fence against
  * card's `reach`, asks  |           | ask's `seq` becomes even)          | (pool/visit.c)
- * conn of its queue     | recoverer | to NONE, the next sequence; then   | relaxed; release. Behind all of them a barrier
- * pairs; then `qpn`     |           | to 0                               | on all threads, and a wait for executors at it
+ * conn of its queue     | recoverer | to NONE or DIED, the next sequence;| relaxed; release. Behind all of them a barrier
+ * pairs; then `qpn`     |           | then to 0                          | on all threads, and a wait for executors at it
  * id of its regions,    | recoverer | {n, key} to {n, 0}                 | release; before the same barrier
  * windows and objects   |           |                                    |
  * leases                | recoverer | to 0                               | release, after that wait

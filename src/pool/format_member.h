@@ -137,6 +137,8 @@ struct weft_pool_member {
 	_Atomic uint32_t groups; /* [O] those in use are below it */
 	/* [O], or the recoverer: what it keeps in segments is about to be given back */
 	_Atomic uint32_t leaves;
+	_Atomic uint32_t
+		exits; /* [O] 1: it leaves, or its process ends by itself: that is no death to tell of */
 	_Atomic uint32_t late; /* [O] asks of requests under way that were ever used: below it */
 	struct weft_pool_group group[WEFT_MEMBER_GROUPS];
 	struct weft_pool_card card;

@@ -19,6 +19,8 @@ enum weft_pool_conn {
 	WEFT_CONN_READY = 1,	/* takes requests */
 	WEFT_CONN_ERROR = 2,	/* nothing is answered */
 	WEFT_CONN_REHOMING = 3, /* its owner rehomes: READY again soon */
+	/* no queue pair: its owner has died while it was READY or rehomed. Until the entry is another's */
+	WEFT_CONN_DIED = 4,
 };
 
 #define WEFT_ANY_PSN UINT32_MAX
@@ -29,7 +31,8 @@ enum weft_pool_conn {
  *                      | owner            | that to any state, the sequence   | release, after the line; where peers could
  *                      |                  | after it                          | execute before, then a barrier on all
  *                      |                  |                                   | threads, and a wait for executors
- *                      | recoverer        | any to NONE, the next sequence    | format.h
+ *                      | recoverer        | any to NONE or DIED, the next     | format.h
+ *                      |                  | sequence                          |
  * `qpn`                | owner            | 0 to the number; the number to 0  | release, after conn; relaxed, before conn is
  *                      |                  |                                   | NONE for good
  * `rq_posted`          | owner            | grows                             | release, after the receive

@@ -123,9 +123,9 @@ static inline void weft_leave(const struct weft_attachment *a, int key)
 uint64_t weft_lease_word(const struct weft_pool *pool);
 int weft_lease_segments(struct weft_attachment *a, uint32_t count, uint32_t *first);
 void weft_lease_drop_segments(struct weft_attachment *a, uint32_t first, uint32_t count);
-/* What is leased under `word`: the first ends all access to it; the second, once no executor has access, frees it.
- * The latter fails with -errno if the file cannot be opened. */
-void weft_lease_end_rights(struct weft_pool *pool, uint64_t word);
+/* What is leased under `word`: the first ends all access to it (died: queue pairs become DIED, format_qp.h); the second, once no
+ * executor has access, frees it. The latter fails with -errno if the file cannot be opened. */
+void weft_lease_end_rights(struct weft_pool *pool, uint64_t word, bool died);
 int weft_lease_give_back(struct weft_attachment *a, uint64_t word);
 /* The next lease from *at on, which starts as 0; 0: none. */
 uint64_t weft_lease_next(const struct weft_pool *pool, uint32_t *at);

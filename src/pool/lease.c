@@ -325,7 +325,18 @@ int weft_pool_keep_mr(struct weft_pool *pool, uint32_t index, const struct weft_
 	return holds ? 0 : -ENOENT;
 }
 
-static void end_qps(struct weft_pool *pool, uint32_t block)
+/* What a peer's owner may be told of later: that the one it was connected with has died. */
+static uint64_t last_conn(uint64_t conn, bool died)
+{
+	uint64_t next = ((conn >> 32) + 1) << 32;
+	enum weft_pool_conn state = conn >> 24 & 0xff;
+
+	if (!died || state == WEFT_CONN_NONE || state == WEFT_CONN_ERROR)
+		return next;
+	return next | (uint64_t)WEFT_CONN_DIED << 24 | (conn & 0xffffff);
+}
+
+static void end_qps(struct weft_pool *pool, uint32_t block, bool died)
 {
 	for (uint32_t i = 0; i < WEFT_QP_BLOCK; i++) {
 		struct weft_pool_qp *qp = &pool->qps[block * WEFT_QP_BLOCK + i];
@@ -333,13 +344,13 @@ static void end_qps(struct weft_pool *pool, uint32_t block)
 
 		if (!atomic_load_explicit(&qp->qpn, memory_order_relaxed))
 			continue;
-		atomic_store_explicit(&qp->conn, ((conn >> 32) + 1) << 32, memory_order_relaxed);
+		atomic_store_explicit(&qp->conn, last_conn(conn, died), memory_order_relaxed);
 		WEFT_STEP(lease_qp_shut);
 		atomic_store_explicit(&qp->qpn, 0, memory_order_release);
 	}
 }
 
-static void end_mrs(struct weft_pool *pool, uint32_t block)
+static void end_mrs(struct weft_pool *pool, uint32_t block, bool died)
 {
 	for (uint32_t i = 0; i < WEFT_MR_BLOCK; i++) {
 		_Atomic uint64_t *id = &pool->mrs[block * WEFT_MR_BLOCK + i].id;
@@ -351,7 +362,7 @@ static void end_mrs(struct weft_pool *pool, uint32_t block)
 	}
 }
 
-static void end_imports(struct weft_pool *pool, uint32_t block)
+static void end_imports(struct weft_pool *pool, uint32_t block, bool died)
 {
 	for (uint32_t i = 0; i < WEFT_OBJECT_BLOCK; i++) {
 		_Atomic uint64_t *id = &pool->objects[block * WEFT_OBJECT_BLOCK + i].id;
@@ -365,24 +376,24 @@ static void end_imports(struct weft_pool *pool, uint32_t block)
 }
 
 /* Calls fn for the blocks leased under that word. */
-static void each_block(struct weft_pool *pool, const struct table *t, uint64_t word,
-		       void (*fn)(struct weft_pool *, uint32_t))
+static void each_block(struct weft_pool *pool, const struct table *t, uint64_t word, bool died,
+		       void (*fn)(struct weft_pool *, uint32_t, bool))
 {
 	for (uint32_t i = 0; i < WEFT_BLOCKS; i++)
 		if (atomic_load_explicit(&t->lease[i], memory_order_relaxed) == word &&
 		    !map_block(pool, t, i))
-			fn(pool, i);
+			fn(pool, i, died);
 }
 
-void weft_lease_end_rights(struct weft_pool *pool, uint64_t word)
+void weft_lease_end_rights(struct weft_pool *pool, uint64_t word, bool died)
 {
 	struct table qp = qp_table(weft_attachment(pool)), mr = mr_table(weft_attachment(pool));
 	struct table object = object_table(weft_attachment(pool));
 
-	each_block(pool, &qp, word, end_qps);
+	each_block(pool, &qp, word, died, end_qps);
 	WEFT_STEP(lease_qps_ended);
-	each_block(pool, &mr, word, end_mrs);
-	each_block(pool, &object, word, end_imports);
+	each_block(pool, &mr, word, died, end_mrs);
+	each_block(pool, &object, word, died, end_imports);
 }
 
 static void free_blocks(const struct table *t, uint64_t word)

@@ -118,11 +118,13 @@ static bool give_leases_back(struct weft_attachment *a, uint64_t word, uint64_t 
 {
 	uint16_t member = (uint16_t)((word & 0xffff) - 1);
 	struct weft_pool_member *m = weft_pool_member(&a->pool, member);
+	bool known = m && atomic_load_explicit(&m->incarnation, memory_order_relaxed) == word >> 16;
 
 	WEFT_STEP(life_giving_back);
-	if (m && atomic_load_explicit(&m->incarnation, memory_order_relaxed) == word >> 16)
+	if (known)
 		end_visits(m);
-	weft_lease_end_rights(&a->pool, word);
+	weft_lease_end_rights(&a->pool, word,
+			      known && !atomic_load_explicit(&m->exits, memory_order_relaxed));
 	WEFT_STEP(life_rights_ended);
 	weft_pool_barrier(&a->pool);
 	if (weft_bell_wait_idle(&a->pool, member, patience_ns) ||
@@ -132,10 +134,16 @@ static bool give_leases_back(struct weft_attachment *a, uint64_t word, uint64_t 
 	return !weft_lease_give_back(a, word);
 }
 
+void weft_pool_exits(struct weft_pool *pool)
+{
+	atomic_store_explicit(&pool->self->exits, 1, memory_order_relaxed);
+}
+
 void weft_life_leave(struct weft_attachment *a)
 {
 	int key;
 
+	weft_pool_exits(&a->pool);
 	/* what is left now is recovered by another member, as if we had died */
 	if (!give_leases_back(a, weft_lease_word(&a->pool), LEAVE_NS))
 		return;

@@ -113,6 +113,8 @@ struct weft_caller {
 int weft_pool_get(const char *path, struct weft_pool **pool, char *where, const char **why);
 /* Drops the reference; the last one gives back all leases and detaches. */
 void weft_pool_put(struct weft_pool *pool);
+/* This process ends by itself, whatever of it is still open: peers need not be told of a death. */
+void weft_pool_exits(struct weft_pool *pool);
 /*
  * Makes a pool of several hosts at a path that says of what kind it is; `bytes` 0: as large as one is here; flags: enum
  * weft_pool_flag. -EINVAL (so many

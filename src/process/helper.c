@@ -105,7 +105,7 @@ static uint64_t watch(uint64_t *watched_ns, uint64_t *look_due_ns)
 	looks_anew |= weft_pool_has_lost_host(weft_process.pool);
 	looks_anew = looks_anew && weft_nic_look_anew(&weft_process_nic);
 	weft_srq_recover(&weft_process_nic);
-	if (atomic_load_explicit(&nic->nhanded, memory_order_relaxed))
+	if (nic->tells_deaths || atomic_load_explicit(&nic->nhanded, memory_order_relaxed))
 		weft_nic_faults(&weft_process_nic);
 	weft_process.api->watch(weft_process.pool);
 	*watched_ns = now_ns;

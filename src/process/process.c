@@ -155,6 +155,21 @@ static void free_tables(const struct weft_nic *nic)
 	munmap(nic->qps, TABLES_BYTES);
 }
 
+/* $WEFT_TELL_DEATHS: for programs that wait for what a peer is to send, and have no other way to hear that it has died. */
+static bool wants_deaths(void)
+{
+	const char *value = getenv("WEFT_TELL_DEATHS");
+
+	return value && !strcmp(value, "1");
+}
+
+/* The kernel closes what is still open. */
+static __attribute__((destructor)) void exits(void)
+{
+	if (weft_process.attached)
+		weft_pool_exits(weft_process.pool);
+}
+
 static int attach(const struct weft_process_api *api)
 {
 	struct weft_process *p = &weft_process;
@@ -184,6 +199,7 @@ static int attach(const struct weft_process_api *api)
 	weft_process_nic.pool = p->pool;
 	weft_process_nic.machine = &machine;
 	weft_process_nic.within = weft_card_is_refused();
+	weft_process_nic.tells_deaths = wants_deaths();
 	p->api = api;
 	weft_process_nic.api = api->nic;
 	weft_process_nic.transports = weft_transports;

@@ -404,8 +404,8 @@ void weft_blame_event(const struct ibv_async_event *event)
 		break;
 	case IBV_EVENT_QP_FATAL:
 		weft_explain_say(
-			"QP 0x%x: %s: a receive of it, or a completion queue, is at fault; "
-			"IBTA 11.6.3",
+			"QP 0x%x: %s: a receive of it, or a completion queue, is at fault, or with "
+			"WEFT_TELL_DEATHS=1 the process of its peer has died; IBTA 11.6.3",
 			qp->qp_num, name);
 		break;
 	case IBV_EVENT_QP_REQ_ERR:

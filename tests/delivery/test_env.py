@@ -5,7 +5,7 @@ import pytest
 pytestmark = pytest.mark.quick
 
 NAMES = ['LD_LIBRARY_PATH', 'LD_PRELOAD', 'PATH', 'NCCL_GIN_TYPE', 'NCCL_IB_GID_INDEX',
-         'NCCL_NET_GDR_LEVEL', 'CUDA_MODULE_LOADING', 'OMPI_MCA_pml_ucx_devices', 'OMPI_MCA_pml_ucx_tls', 'UCX_RC_VERBS_RX_QUEUE_LEN',
+         'NCCL_NET_GDR_LEVEL', 'CUDA_MODULE_LOADING', 'WEFT_TELL_DEATHS', 'OMPI_MCA_pml_ucx_devices', 'OMPI_MCA_pml_ucx_tls', 'UCX_RC_VERBS_RX_QUEUE_LEN',
          'UCX_ZCOPY_THRESH', 'ASAN_OPTIONS', 'WEFT_POOL']
 USERS_OWN = {'LD_LIBRARY_PATH': "/a b:/it's", 'LD_PRELOAD': 'libm.so.6',
              'PATH': "/usr/bin:/bin:/$x`'\"", 'NCCL_GIN_TYPE': '2', 'NCCL_IB_GID_INDEX': '7',
@@ -31,6 +31,7 @@ def test_values(delivery):
                    'LD_PRELOAD': ':'.join(f'{libs}/{name}' for name in names),
                    'PATH': f'{delivery.rdma.parent}:{delivery.env["PATH"]}',
                    'NCCL_GIN_TYPE': '0', 'NCCL_IB_GID_INDEX': '3', 'NCCL_NET_GDR_LEVEL': None, 'CUDA_MODULE_LOADING': None,
+                   'WEFT_TELL_DEATHS': None,
                    'OMPI_MCA_pml_ucx_devices': 'any', 'OMPI_MCA_pml_ucx_tls': 'any', 'UCX_RC_VERBS_RX_QUEUE_LEN': '512',
                    'UCX_ZCOPY_THRESH': '8192', 'ASAN_OPTIONS': 'verify_asan_link_order=0', 'WEFT_POOL': None}
 
@@ -59,13 +60,13 @@ def test_what_ucx_does_not_ask_for(delivery, transports, asked):
 ASKED = {'NCCL_P2P_DISABLE': '1', 'NCCL_SHM_DISABLE': '1'}
 
 
-@pytest.mark.parametrize('env, level, loading', [
-    (ASKED, 'SYS', 'EAGER'), ({**ASKED, 'NCCL_SHM_DISABLE': '0'}, None, None), ({'NCCL_SHM_DISABLE': '1'}, None, None),
-    ({**ASKED, 'NCCL_NET_GDR_LEVEL': 'LOC', 'CUDA_MODULE_LOADING': 'LAZY'}, 'LOC', 'LAZY')])
-def test_nccl_that_is_to_use_the_network(delivery, env, level, loading):
+@pytest.mark.parametrize('env, values', [
+    (ASKED, ('SYS', 'EAGER', '1')), ({**ASKED, 'NCCL_SHM_DISABLE': '0'}, (None,) * 3), ({'NCCL_SHM_DISABLE': '1'}, (None,) * 3),
+    ({**ASKED, 'NCCL_NET_GDR_LEVEL': 'LOC', 'CUDA_MODULE_LOADING': 'LAZY', 'WEFT_TELL_DEATHS': '0'}, ('LOC', 'LAZY', '0'))])
+def test_nccl_that_is_to_use_the_network(delivery, env, values):
     env = {**delivery.env, **env}
     got = by_run(delivery, env)
-    assert (got['NCCL_NET_GDR_LEVEL'], got['CUDA_MODULE_LOADING']) == (level, loading)
+    assert (got['NCCL_NET_GDR_LEVEL'], got['CUDA_MODULE_LOADING'], got['WEFT_TELL_DEATHS']) == values
     line = f'eval "$({delivery.weft} env)"; /usr/bin/env -0'
     assert variables(delivery.plain('sh', '-c', line, env=env).stdout) == got
 

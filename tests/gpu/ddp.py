@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """PyTorch on two GPUs, a process each. `train`: DistributedDataParallel, whose data forked processes load; it prints a digest of what was
-learned, the same by each network that NCCL may take. `kill` ends one rank by SIGKILL amid what the other sends to it, and prints after
-how many seconds that has ended with an error. For tools/gpus.py."""
+learned, the same by each network that NCCL may take. `kill COLLECTIVE` ends one rank by SIGKILL amid collectives of that kind, and prints
+after how many seconds the other has reported an error. For tools/gpus.py."""
 import hashlib
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -16,28 +17,33 @@ STEPS, KILLED_AFTER_S, PATIENCE_S = 60, 3, 30
 
 
 def parent():
-    # without DUMP_ON_TIMEOUT=0 PyTorch collects traces for a minute before it ends
-    ranks = start_ranks(__file__, sys.argv[1:], CUBLAS_WORKSPACE_CONFIG=':4096:8', TORCH_NCCL_DUMP_ON_TIMEOUT='0')
+    ranks = start_ranks(__file__, sys.argv[1:], stderr=None if sys.argv[1] == 'train' else subprocess.PIPE,
+                        CUBLAS_WORKSPACE_CONFIG=':4096:8')
     if sys.argv[1] == 'train':
         return max(rank.wait() for rank in ranks)
     killed = ranks[1].wait()
     begun = time.monotonic()
-    try:
-        status = ranks[0].wait(PATIENCE_S)
-    finally:
-        ranks[0].kill()
-    print(f'result told {time.monotonic() - begun:.2f}', flush=True)
-    return 0 if killed == -signal.SIGKILL and status else 1
+    patience = threading.Timer(PATIENCE_S, ranks[0].kill)
+    patience.start()
+    # PyTorch collects traces for a minute behind that line
+    for line in ranks[0].stderr:
+        sys.stderr.write(line)
+        if 'NCCL error' in line:
+            print(f'result told {time.monotonic() - begun:.2f}', flush=True)
+            patience.cancel()
+            ranks[0].kill()
+            return 0 if killed == -signal.SIGKILL else 1
+    return 1
 
 
-def send_until_killed(torch, dist, rank):
-    """One that sends has requests under way, which end in error. One that waits for the dead rank's bytes, as in an all-reduce, has none,
-    and is told by nobody, as with cards."""
+def exchange_until_killed(torch, dist, rank):
+    """The survivor waits for what the dead rank is to send, or for its grants, mostly with no request under way that could fail."""
     x = torch.zeros(64 << 20, device='cuda')
+    exchange = {'broadcast': lambda: dist.broadcast(x, 0), 'all_reduce': lambda: dist.all_reduce(x)}[sys.argv[2]]
     if rank:
         threading.Timer(KILLED_AFTER_S, os.kill, (os.getpid(), signal.SIGKILL)).start()
     while True:
-        dist.broadcast(x, 0)
+        exchange()
         torch.cuda.synchronize()
 
 
@@ -81,7 +87,7 @@ def main():
     torch.manual_seed(1)
     torch.cuda.set_device(rank)
     dist.init_process_group('nccl', device_id=torch.device('cuda', rank))
-    (train if sys.argv[1] == 'train' else send_until_killed)(torch, dist, rank)
+    (train if sys.argv[1] == 'train' else exchange_until_killed)(torch, dist, rank)
     dist.barrier()
     dist.destroy_process_group()
     return 0

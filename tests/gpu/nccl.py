@@ -23,11 +23,11 @@ def totals():
     return sum(value for key, value in json.loads(done.stdout)['totals'].items() if key.startswith('bytes_'))
 
 
-def start_ranks(program, words, **env):
+def start_ranks(program, words, stderr=None, **env):
     with socket.socket() as s:
         s.bind(('127.0.0.1', 0))
         port = s.getsockname()[1]
-    return [subprocess.Popen([sys.executable, program, *words],
+    return [subprocess.Popen([sys.executable, program, *words], stderr=stderr, text=True,
                              env={**os.environ, **env, 'RANK': str(i), 'WORLD_SIZE': '2', 'MASTER_ADDR': '127.0.0.1',
                                   'MASTER_PORT': str(port)}) for i in (0, 1)]
 

@@ -6,6 +6,7 @@
 #include "ends_setup.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,50 @@ static void killed_before_requests(void **state)
 	rig_expect(near.cq, IBV_WC_WR_FLUSH_ERR, 1);
 }
 
+/* Opens both ends with $WEFT_TELL_DEATHS and a receive posted here. */
+static void open_told(void)
+{
+	setenv("WEFT_TELL_DEATHS", "1", 1);
+	ends_open(&near, &peer, true);
+	unsetenv("WEFT_TELL_DEATHS");
+	assert_int_equal(rig_receive(near.qp, 7, NULL, NULL, 0), 0);
+}
+
+static void expect_untold(void)
+{
+	struct pollfd fd = {near.context->async_fd, POLLIN, 0};
+
+	assert_int_equal(poll(&fd, 1, 1500), 0);
+}
+
+/* With $WEFT_TELL_DEATHS a queue pair that has nothing under way is told, too. */
+static void killed_while_idle(void **state)
+{
+	open_told();
+	peer_kill(&peer, SIGKILL);
+	rig_event(near.context, IBV_EVENT_QP_FATAL, near.qp);
+	rig_expect(near.cq, IBV_WC_WR_FLUSH_ERR, 7);
+	ends_close(&near, &peer);
+}
+
+/* Of a peer that ends by itself, with all objects open, nothing is told; nor without that variable. */
+static void exited_while_idle(void **state)
+{
+	setenv("PEER_EXITS", "1", 1);
+	open_told();
+	unsetenv("PEER_EXITS");
+	peer_begin_game(&peer);
+	peer_kill(&peer, 0);
+	expect_untold();
+	ends_close(&near, &peer);
+}
+
+static void killed_untold(void **state)
+{
+	peer_kill(&peer, SIGKILL);
+	expect_untold();
+}
+
 /* The peer has registered memory and then unmapped it: both ends are told of the fault, and neither
  * crashes. */
 static void unmapped_in_place(void **state)
@@ -226,6 +271,13 @@ static int64_t duel(struct end *end)
 	return sum;
 }
 
+static int64_t play(struct end *end)
+{
+	if (getenv("PEER_EXITS"))
+		exit(0);
+	return duel(end);
+}
+
 /* Helpers that waited for each other would give up after a second, round after round, until the retries run
  * out. One slow round of a loaded machine is not that. */
 static void helpers_need_each_other(void **state)
@@ -283,6 +335,9 @@ static int run(void)
 		HERE(reset_under_requests),
 		OTHER(reset_under_requests),
 		OTHER(killed_before_requests),
+		OTHER(killed_untold),
+		cmocka_unit_test(killed_while_idle),
+		cmocka_unit_test(exited_while_idle),
 		{"unmapped_write", unmapped_in_place, setup_other_process, teardown, &the_write},
 		{"unmapped_read", unmapped_in_place, setup_other_process, teardown, &the_read},
 		{"unmapped_swap", unmapped_in_place, setup_other_process, teardown, &the_swap},
@@ -296,6 +351,6 @@ static int run(void)
 
 int main(int argc, char **argv)
 {
-	ends_game = duel;
+	ends_game = play;
 	return ends_main(argc, argv, run);
 }

@@ -9,6 +9,7 @@
 #include "pool/address.h"
 #include "pool/format_line.h"
 #include "pool/format_qp.h"
+#include "pool/format_member.h"
 #include "pool/format_queue.h"
 #include "pool/sizes.h"
 #include "pool/slice.h"
@@ -685,6 +686,28 @@ static void leave_member(struct weft_qp *qp)
 	d->several = 0;
 }
 
+/* Its host is silent, which may have died as a whole; and not just because this was its last process, which has ended. */
+static bool has_fallen_silent(struct weft_pool *pool, uint16_t member)
+{
+	const struct weft_pool_member *m = pool->calls->member(pool, member);
+
+	return m && !atomic_load_explicit(&m->exits, memory_order_relaxed) &&
+	       !pool->calls->use(pool, member);
+}
+
+/* As with a card, requests find that a peer has died; where none is under way its owner waits for ever, unless it is to be
+ * told. */
+static bool has_lost_peer(const struct weft_qp *qp, const struct weft_pool_qp *slot)
+{
+	struct weft_pool *pool = qp->nic->pool;
+	uint32_t conn = (uint32_t)atomic_load_explicit(&slot->conn, memory_order_relaxed);
+
+	if (!qp->nic->tells_deaths || qp->type != WEFT_QPT_RC || qp->under_way)
+		return false;
+	return conn == (WEFT_CONN_DIED << 24 | qp->qpn) ||
+	       (conn == (WEFT_CONN_READY << 24 | qp->qpn) && has_fallen_silent(pool, slot->owner));
+}
+
 /* The peer may have gone since, and our line may have changed, but not the connection. */
 static bool is_blamed_here(struct weft_qp *qp, enum weft_event *event)
 {
@@ -694,6 +717,9 @@ static bool is_blamed_here(struct weft_qp *qp, enum weft_event *event)
 
 	if (qp->nic->pool->calls->see_qp(qp->nic->pool, index))
 		return false;
+	*event = WEFT_EVENT_QP_FATAL;
+	if (has_lost_peer(qp, slot))
+		return true;
 	/* acquire: pairs with the release in weft_responder_blame */
 	conn = atomic_load_explicit(&slot->fault_conn, memory_order_acquire);
 	if (conn <= direct_of(qp)->connected_at || (conn & 0xffffff) != qp->attr.dest_qpn ||
