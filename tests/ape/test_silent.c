@@ -139,9 +139,38 @@ static void test_small_ones_leave_places(void **state)
 	cards_end(&cards);
 }
 
+/* SENDs of a process wait for each other: those to a dead node, and what is behind them, are told in hardly more than one patience. */
+static void test_patience_counts_from_the_post(void **state)
+{
+	const struct weft_ape_ni_config config = cards_config(3, 1, 1);
+	struct weft_sim *sim = &cards.torus.sim;
+	struct weft_ape_descriptor lost, d;
+	uint64_t posted_ns;
+
+	begin_with(&config);
+	lost = put(1, 64);
+	lost.opcode = WEFT_APE_OP_SEND;
+	cards.torus.node[1].dead = true;
+	posted_ns = sim->now_ns;
+	for (unsigned int i = 0; i < 4; i++)
+		assert_true(card_post(&cards, 0, 1, &lost));
+	d = put(2, 64);
+	d.tag = 7;
+	assert_true(card_post(&cards, 0, 1, &d));
+	while (events < 5)
+		assert_true(weft_sim_step(sim, posted_ns + 2 * config.times.give_up_ns));
+	for (unsigned int i = 0; i < 4; i++)
+		assert_int_equal(event[i].status, WEFT_APE_UNREACHABLE);
+	assert_int_equal(event[4].tag, 7);
+	assert_int_equal(event[4].status, WEFT_APE_OK);
+	assert_true(sim->now_ns - posted_ns < config.times.give_up_ns / 4 * 5);
+	cards_end(&cards);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_patience_counts_from_the_post),
 		cmocka_unit_test(test_small_ones_leave_places),
 		cmocka_unit_test(test_stands_still_in_the_way),
 		cmocka_unit_test(test_silence_holds_up_no_other),

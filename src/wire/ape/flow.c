@@ -10,11 +10,12 @@ static void arm(struct weft_ape_flow *f, const struct weft_ape_flow_times *times
 	f->again_ns = now_ns + (times->again_ns << f->backoff);
 }
 
-void weft_ape_flow_push(struct weft_ape_flow *f, const struct weft_ape_slot *slot, uint64_t now_ns)
+void weft_ape_flow_push(struct weft_ape_flow *f, const struct weft_ape_slot *slot,
+			uint64_t since_ns)
 {
 	*weft_ape_flow_slot(f, f->next) = *slot;
 	if (f->una == f->next)
-		f->progress_ns = now_ns;
+		f->progress_ns = since_ns;
 	f->next = weft_ape_seq_add(f->next, 1);
 	if (f->state == WEFT_APE_FLOW_CLOSED) {
 		f->state = WEFT_APE_FLOW_OPENING;

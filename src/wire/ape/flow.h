@@ -106,8 +106,10 @@ static inline bool weft_ape_flow_stands_still(const struct weft_ape_flow *f)
 	return f->backoff && !weft_ape_flow_takes(f);
 }
 
-/* Puts a packet behind the others; there is room. Opens the flow if it is closed. */
-void weft_ape_flow_push(struct weft_ape_flow *f, const struct weft_ape_slot *slot, uint64_t now_ns);
+/* Puts a packet behind the others; there is room. Opens the flow if it is closed. since_ns: where none is before it, it is given up
+ * so long after that. */
+void weft_ape_flow_push(struct weft_ape_flow *f, const struct weft_ape_slot *slot,
+			uint64_t since_ns);
 /* Whether a packet is to be sent now; then *seq is its number, and it counts as sent. */
 bool weft_ape_flow_next(struct weft_ape_flow *f, const struct weft_ape_flow_times *times,
 			uint64_t now_ns, uint32_t *seq);

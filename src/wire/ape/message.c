@@ -84,6 +84,7 @@ bool weft_ape_ni_post(struct weft_ape_ni *c, unsigned int process,
 	struct weft_ape_process *p = &c->process[process];
 	struct weft_ape_event event = {
 		.kind = WEFT_APE_SENT, .tag = d->tag, .from = d->to, .channel = d->channel};
+	unsigned int place;
 
 	c->now_ns = now_ns;
 	if (p->waiting == WEFT_APE_POSTED)
@@ -93,7 +94,9 @@ bool weft_ape_ni_post(struct weft_ape_ni *c, unsigned int process,
 		c->world->event(c->owner, process, &event);
 		return true;
 	}
-	p->posted[(p->first + p->waiting++) % WEFT_APE_POSTED] = *d;
+	place = (p->first + p->waiting++) % WEFT_APE_POSTED;
+	p->posted[place] = *d;
+	p->posted_ns[place] = now_ns;
 	c->posters |= 1ull << process;
 	c->quiet = false;
 	return true;

@@ -3,7 +3,8 @@
 #include "wire/ape/ni.h"
 #include "wire/ape/verbs.h"
 
-#define NEVER UINT64_MAX
+#define NEVER	  UINT64_MAX
+#define LAST_PART 16u /* of a patience is left to a message that has waited for all of it */
 
 bool weft_ape_ni_config_holds(const struct weft_ape_ni_config *config)
 {
@@ -220,6 +221,21 @@ static void message_slot(const struct weft_ape_ni *c, const struct weft_ape_mess
 	}
 }
 
+/*
+ * From when the first packet of a message counts its patience. What has waited behind others for dead nodes has
+ * used up most of it, unless its own node is known to live: else the n-th would be told after n times as long.
+ */
+static uint64_t since(const struct weft_ape_ni *c, const struct weft_ape_flow *f,
+		      const struct weft_ape_message *m)
+{
+	uint64_t waited_ns = c->now_ns - m->posted_ns, give_up_ns = c->config.times.give_up_ns;
+	uint64_t most_ns = give_up_ns - give_up_ns / LAST_PART;
+
+	if (f->state != WEFT_APE_FLOW_CLOSED)
+		return c->now_ns;
+	return c->now_ns - (waited_ns < most_ns ? waited_ns : most_ns);
+}
+
 static bool cut_message(struct weft_ape_ni *c, struct weft_ape_message *m)
 {
 	struct weft_ape_flow *f = &c->peer[m->peer].flow[WEFT_APE_REQUESTS];
@@ -228,7 +244,7 @@ static bool cut_message(struct weft_ape_ni *c, struct weft_ape_message *m)
 	if (!weft_ape_flow_takes(f))
 		return false;
 	message_slot(c, m, &slot);
-	weft_ape_flow_push(f, &slot, c->now_ns);
+	weft_ape_flow_push(f, &slot, since(c, f, m));
 	m->under_way++;
 	if (m->opcode == WEFT_APE_OP_GET) {
 		m->cut = true;
@@ -269,6 +285,7 @@ static void begin_message(struct weft_ape_ni *c, unsigned int process, uint16_t 
 		.local = d->local,
 		.remote = d->remote,
 		.tag = d->tag,
+		.posted_ns = p->posted_ns[p->first],
 		.begun_ns = c->now_ns,
 		.progress_ns = c->now_ns,
 	};

@@ -46,6 +46,7 @@ struct weft_ape_buffer {
 
 struct weft_ape_process {
 	struct weft_ape_descriptor posted[WEFT_APE_POSTED];
+	uint64_t posted_ns[WEFT_APE_POSTED];
 	uint8_t first, waiting;
 	bool stalled; /* a SEND is under way: what is behind it waits */
 	struct weft_ape_buffer buffer[WEFT_APE_BUFFERS];
@@ -60,7 +61,7 @@ struct weft_ape_message {
 	enum weft_ape_status status;
 	uint64_t bytes, local, remote, tag;
 	uint64_t done; /* bytes that have become packets; for a GET, bytes that have come */
-	uint64_t begun_ns, progress_ns;
+	uint64_t posted_ns, begun_ns, progress_ns;
 	uint64_t retry_ns; /* of a SEND: when it is tried again; 0: not waiting */
 };
 
