@@ -78,7 +78,8 @@ static void write_packets(uint32_t most)
 		if (!at)
 			break;
 		fill(at, seen.written);
-		weft_ape_verbs_put(c, there, bytes_of(seen.written));
+		weft_ape_verbs_put(c, there, bytes_of(seen.written), WEFT_APE_VERBS_REQUEST,
+				   cards.torus.sim.now_ns);
 		seen.written++;
 	}
 	torus_wake(&cards.torus.node[0]);
@@ -225,13 +226,115 @@ static void test_beside_puts(void **state)
 	cards_end(&cards);
 }
 
+/* ---- Acknowledgements that wait for a request ---- */
+
+#define LATE_NS 100000u
+#define SOON_NS 5000u
+
+static uint32_t heard[2]; /* by the node at `here`, and the one there */
+
+static void count_packet(struct cards *c, uint32_t node, struct weft_ape_coord from,
+			 const uint8_t *payload, uint32_t bytes)
+{
+	heard[node != 0]++;
+}
+
+static uint8_t *room_for(bool is_there)
+{
+	return weft_ape_verbs_room(&cards.card[is_there ? 4 : 0].card, is_there ? here : there);
+}
+
+static void put(bool is_there, enum weft_ape_verbs_kind kind)
+{
+	memset(room_for(is_there), 0, 64);
+	weft_ape_verbs_put(&cards.card[is_there ? 4 : 0].card, is_there ? here : there, 64, kind,
+			   cards.torus.sim.now_ns);
+	torus_wake(&cards.torus.node[is_there ? 4 : 0]);
+}
+
+/* From `here` a request comes, of which the node there says what; how many packets have come back soon. */
+static uint32_t soon_behind(enum weft_ape_verbs_kind kind)
+{
+	uint32_t before = heard[0];
+
+	put(false, WEFT_APE_VERBS_REQUEST);
+	run(SOON_NS);
+	put(true, kind);
+	run(SOON_NS);
+	return heard[0] - before;
+}
+
+static void begin_late(void)
+{
+	struct weft_ape_ni_config config = cards_config(3, 2, 1);
+
+	memset(heard, 0, sizeof(heard));
+	config.times = (struct weft_ape_flow_times){
+		.again_ns = 1000000, .give_up_ns = 20000000, .late_ns = LATE_NS};
+	cards.verbs = count_packet;
+	cards_begin_with(&cards, &config, 1, on_event);
+	run(10000);
+	/* a request that comes soon behind one that came: the node answers */
+	assert_int_equal(soon_behind(WEFT_APE_VERBS_REQUEST), 1);
+}
+
+/* One that waits goes in front of the next request, or by itself when none comes; then the next waits no more. */
+static void test_acks_go_with_requests(void **state)
+{
+	begin_late();
+	assert_int_equal(soon_behind(WEFT_APE_VERBS_ACK), 0);
+	run(LATE_NS / 2);
+	assert_int_equal(heard[0], 1);
+	put(true, WEFT_APE_VERBS_REQUEST);
+	run(SOON_NS);
+	assert_int_equal(heard[0], 3);
+	assert_int_equal(soon_behind(WEFT_APE_VERBS_ACK), 0);
+	run(LATE_NS + SOON_NS);
+	assert_int_equal(heard[0], 4);
+	assert_int_equal(soon_behind(WEFT_APE_VERBS_ACK), 1);
+	cards_end(&cards);
+}
+
+/* A response is waited for, and is no sign that requests come. */
+static void test_responses_do_not_wait(void **state)
+{
+	begin_late();
+	assert_int_equal(soon_behind(WEFT_APE_VERBS_RESPONSE), 1);
+	run(LATE_NS);
+	put(true, WEFT_APE_VERBS_REQUEST);
+	run(SOON_NS);
+	assert_int_equal(soon_behind(WEFT_APE_VERBS_RESPONSE), 1);
+	assert_int_equal(soon_behind(WEFT_APE_VERBS_ACK), 1);
+	cards_end(&cards);
+}
+
+/* A ring that is full of them lets them go. */
+static void test_acks_make_room(void **state)
+{
+	begin_late();
+	assert_int_equal(soon_behind(WEFT_APE_VERBS_ACK), 0);
+	for (unsigned int i = 1; i < WEFT_APE_VERBS_RING; i++)
+		put(true, WEFT_APE_VERBS_ACK);
+	assert_int_equal(heard[0], 1);
+	assert_null(room_for(true));
+	run(LATE_NS / 2);
+	assert_int_equal(heard[0], 1 + WEFT_APE_VERBS_RING);
+	cards_end(&cards);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_in_order),     cmocka_unit_test(test_damaged),
-		cmocka_unit_test(test_room),	     cmocka_unit_test(test_given_up),
-		cmocka_unit_test(test_room_is_told), cmocka_unit_test(test_new_life),
+		cmocka_unit_test(test_in_order),
+		cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_room),
+		cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_room_is_told),
+		cmocka_unit_test(test_new_life),
 		cmocka_unit_test(test_beside_puts),
+		cmocka_unit_test(test_acks_go_with_requests),
+		cmocka_unit_test(test_responses_do_not_wait),
+		cmocka_unit_test(test_acks_make_room),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,8 @@ static uint8_t *write_packet(struct weft_out *out, const uint8_t to[16], uint32_
 
 static void put_packet(struct weft_out *out, uint32_t bytes)
 {
-	weft_ape_verbs_put(&nodes.cards.card[nodes.from].card, nodes.to, (uint16_t)bytes);
+	weft_ape_verbs_put(&nodes.cards.card[nodes.from].card, nodes.to, (uint16_t)bytes,
+			   WEFT_APE_VERBS_REQUEST, nodes.cards.torus.sim.now_ns);
 	torus_wake(&nodes.cards.torus.node[nodes.from]);
 }
 

@@ -15,6 +15,7 @@
 #include "process/node.h"
 #include "process/process.h"
 #include "wire/ape/verbs.h"
+#include "wire/roce/packet.h"
 
 #define SHARE	32u /* packets that a queue pair sends before others have their turn */
 #define LOOK_NS 100000000ull
@@ -28,6 +29,7 @@ struct weft_torus_verbs {
 	struct weft_out out;	  /* into the torus */
 	uint8_t *memory;	  /* of packets on their way */
 	struct weft_ape_coord to; /* where the packet goes that is being written */
+	uint8_t *written;	  /* it */
 	bool ready;		  /* an engine has more to send */
 	bool awake;		  /* doorbells are looked for, whether one was heard or not */
 	bool watches; /* there is something of a program that the card looks after now and then */
@@ -51,14 +53,32 @@ static uint8_t *reserve(struct weft_out *out, const uint8_t to[16], uint32_t byt
 
 	if (bytes > WEFT_APE_PAYLOAD_BYTES || !weft_node_of_gid(to, v->to.at))
 		return NULL;
-	return weft_ape_verbs_room(&v->card->engine, v->to);
+	v->written = weft_ape_verbs_room(&v->card->engine, v->to);
+	return v->written;
+}
+
+/* By its headers: the opcode comes first in BTH, and the syndrome in AETH behind that. A NAK is waited for. */
+static enum weft_ape_verbs_kind kind_of(const uint8_t *packet)
+{
+	switch (weft_roce_row(packet[0])->verb) {
+	case WEFT_ROCE_ACK:
+		return packet[WEFT_ROCE_BTH_BYTES] & WEFT_ROCE_SYNDROME_KIND
+			       ? WEFT_APE_VERBS_RESPONSE
+			       : WEFT_APE_VERBS_ACK;
+	case WEFT_ROCE_RESPONSE:
+	case WEFT_ROCE_ATOMIC_RESPONSE:
+		return WEFT_APE_VERBS_RESPONSE;
+	default:
+		return WEFT_APE_VERBS_REQUEST;
+	}
 }
 
 static void commit(struct weft_out *out, uint32_t bytes)
 {
 	struct weft_torus_verbs *v = verbs_with(out);
 
-	weft_ape_verbs_put(&v->card->engine, v->to, (uint16_t)bytes);
+	weft_ape_verbs_put(&v->card->engine, v->to, (uint16_t)bytes, kind_of(v->written),
+			   v->card->now_ns);
 }
 
 static const struct weft_out_medium torus = {

@@ -472,6 +472,7 @@ static void run_timers(struct weft_ape_ni *c)
 
 		for (unsigned int class = 0; class < WEFT_APE_CLASSES; class ++)
 			flow_timer(c, p, class);
+		weft_ape_verbs_timer(c, p);
 	}
 	for (unsigned int i = 0; i < WEFT_APE_MESSAGES; i++)
 		if (c->messages >> i & 1)

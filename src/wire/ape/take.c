@@ -201,6 +201,7 @@ static bool take_get(struct weft_ape_ni *c, const struct packet *p, enum weft_ap
 static void deliver_verbs(struct weft_ape_ni *c, const struct packet *p)
 {
 	c->counters.verbs_bytes += p->h.bytes;
+	weft_ape_verbs_came(c, p->peer);
 	if (c->world->verbs)
 		c->world->verbs(c->owner, p->peer->at, p->payload, p->h.bytes);
 }

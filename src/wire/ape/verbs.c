@@ -30,6 +30,57 @@ void weft_ape_verbs_begin(struct weft_ape_ni *c, uint8_t *memory)
 	c->verbs_memory = memory;
 }
 
+/* ---- Acknowledgements that wait ---- */
+
+static void let_go(struct weft_ape_ni *c, struct weft_ape_verbs *v)
+{
+	if (!v->late_ns)
+		return;
+	v->late_ns = 0;
+	c->verbs_waiting += v->written - v->cut;
+	c->quiet = false;
+}
+
+static bool may_wait(const struct weft_ape_ni *c, const struct weft_ape_verbs *v)
+{
+	return c->config.times.late_ns && v->answers && (v->late_ns || v->written == v->cut);
+}
+
+static void hold(struct weft_ape_ni *c, struct weft_ape_verbs *v)
+{
+	if (!v->late_ns)
+		v->late_ns = c->now_ns + c->config.times.late_ns;
+	if (v->late_ns < c->wake_ns)
+		c->wake_ns = v->late_ns;
+}
+
+void weft_ape_verbs_came(struct weft_ape_ni *c, struct weft_ape_peer *p)
+{
+	p->verbs.came_ns = c->now_ns;
+}
+
+static void note_answer(const struct weft_ape_ni *c, struct weft_ape_verbs *v)
+{
+	if (!v->came_ns)
+		return;
+	v->answers = c->now_ns - v->came_ns < c->config.times.late_ns;
+	v->came_ns = 0;
+}
+
+void weft_ape_verbs_timer(struct weft_ape_ni *c, struct weft_ape_peer *p)
+{
+	struct weft_ape_verbs *v = &p->verbs;
+
+	if (v->late_ns && v->late_ns <= c->now_ns) {
+		v->answers = false;
+		let_go(c, v);
+	} else if (v->late_ns && v->late_ns < c->wake_ns) {
+		c->wake_ns = v->late_ns;
+	}
+}
+
+/* ---- The ring ---- */
+
 uint8_t *weft_ape_verbs_room(struct weft_ape_ni *c, struct weft_ape_coord to)
 {
 	struct weft_ape_peer *p;
@@ -41,19 +92,34 @@ uint8_t *weft_ape_verbs_room(struct weft_ape_ni *c, struct weft_ape_coord to)
 		return NULL;
 	if (filled(&p->verbs) < WEFT_APE_VERBS_RING)
 		return payload_at(c, p, p->verbs.written);
+	let_go(c, &p->verbs);
 	/* until it is told: one that finds room meanwhile does not speak for those that found none */
 	p->verbs.full = true;
 	return NULL;
 }
 
-void weft_ape_verbs_put(struct weft_ape_ni *c, struct weft_ape_coord to, uint16_t bytes)
+void weft_ape_verbs_put(struct weft_ape_ni *c, struct weft_ape_coord to, uint16_t bytes,
+			enum weft_ape_verbs_kind kind, uint64_t now_ns)
 {
 	struct weft_ape_peer *p = weft_ape_ni_peer(c, to);
-	uint32_t number = p->verbs.written++;
+	struct weft_ape_verbs *v = &p->verbs;
+	uint32_t number = v->written;
+	bool waits;
 
+	c->now_ns = now_ns;
+	waits = kind == WEFT_APE_VERBS_ACK && may_wait(c, v);
+	if (kind == WEFT_APE_VERBS_REQUEST)
+		note_answer(c, v);
+	if (!waits)
+		let_go(c, v);
 	__builtin_memset(payload_at(c, p, number) + bytes, 0,
 			 (WEFT_APE_WORD_BYTES - bytes % WEFT_APE_WORD_BYTES) % WEFT_APE_WORD_BYTES);
-	p->verbs.bytes[number % WEFT_APE_VERBS_RING] = bytes;
+	v->bytes[number % WEFT_APE_VERBS_RING] = bytes;
+	v->written++;
+	if (waits) {
+		hold(c, v);
+		return;
+	}
 	c->verbs_waiting++;
 	c->quiet = false;
 }
@@ -83,7 +149,7 @@ bool weft_ape_verbs_cut(struct weft_ape_ni *c)
 		unsigned int which = (first + weft_ape_next_bit(&left)) % WEFT_APE_PEERS;
 		struct weft_ape_peer *p = &c->peer[which];
 
-		if (p->verbs.written == p->verbs.cut ||
+		if (p->verbs.written == p->verbs.cut || p->verbs.late_ns ||
 		    !weft_ape_flow_takes(&p->flow[WEFT_APE_REQUESTS]))
 			continue;
 		push(c, p);
@@ -114,6 +180,7 @@ void weft_ape_verbs_lost(struct weft_ape_ni *c, struct weft_ape_peer *p)
 {
 	struct weft_ape_verbs *v = &p->verbs;
 
+	let_go(c, v);
 	c->verbs_waiting -= v->written - v->cut;
 	v->cut = v->done = v->written;
 	let_ask_again(c, v);

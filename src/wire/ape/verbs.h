@@ -21,11 +21,22 @@ void weft_ape_verbs_begin(struct weft_ape_ni *c, uint8_t *memory);
 /* Where the payload of the next packet to that node is to be written; NULL: no such node, or not now. Then
  * c->verbs_room becomes true when it may be asked for again; the owner makes it false. */
 uint8_t *weft_ape_verbs_room(struct weft_ape_ni *c, struct weft_ape_coord to);
-/* So many bytes were written there: the packet goes. */
-void weft_ape_verbs_put(struct weft_ape_ni *c, struct weft_ape_coord to, uint16_t bytes);
+enum weft_ape_verbs_kind {
+	WEFT_APE_VERBS_REQUEST,
+	WEFT_APE_VERBS_RESPONSE, /* somebody waits for it */
+	WEFT_APE_VERBS_ACK,	 /* says only that something came: it may go with a request */
+};
+
+/* So many bytes were written there: the packet goes; an acknowledgement after times.late_ns at the latest. */
+void weft_ape_verbs_put(struct weft_ape_ni *c, struct weft_ape_coord to, uint16_t bytes,
+			enum weft_ape_verbs_kind kind, uint64_t now_ns);
 
 /* ---- Between the files of the network interface ---- */
 
+/* A packet has come from that node. */
+void weft_ape_verbs_came(struct weft_ape_ni *c, struct weft_ape_peer *p);
+/* Lets go what has waited long enough. */
+void weft_ape_verbs_timer(struct weft_ape_ni *c, struct weft_ape_peer *p);
 /* One packet more into a flow that takes one. */
 bool weft_ape_verbs_cut(struct weft_ape_ni *c);
 /* The payload of a slot of that type. */
