@@ -163,11 +163,14 @@ static bool wants_deaths(void)
 	return value && !strcmp(value, "1");
 }
 
-/* The kernel closes what is still open. */
+/* The process ends, with whatever is still open; another thread may just be closing that. */
 static __attribute__((destructor)) void exits(void)
 {
+	if (pthread_mutex_trylock(&mutex))
+		return;
 	if (weft_process.attached)
 		weft_pool_exits(weft_process.pool);
+	pthread_mutex_unlock(&mutex);
 }
 
 static int attach(const struct weft_process_api *api)

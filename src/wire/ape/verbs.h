@@ -21,6 +21,7 @@ void weft_ape_verbs_begin(struct weft_ape_ni *c, uint8_t *memory);
 /* Where the payload of the next packet to that node is to be written; NULL: no such node, or not now. Then
  * c->verbs_room becomes true when it may be asked for again; the owner makes it false. */
 uint8_t *weft_ape_verbs_room(struct weft_ape_ni *c, struct weft_ape_coord to);
+
 enum weft_ape_verbs_kind {
 	WEFT_APE_VERBS_REQUEST,
 	WEFT_APE_VERBS_RESPONSE, /* somebody waits for it */
