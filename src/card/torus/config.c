@@ -21,7 +21,10 @@ bool weft_torus_config(const struct weft_torus_shape *s, const uint8_t at[3],
 	*config = (struct weft_ape_ni_config){
 		.life = 1,
 		.engines = (uint8_t)s->engines,
-		.times = {.again_ns = 250 * MS, .give_up_ns = 8000 * MS, .late_ns = MS / 5},
+		.times = {.again_ns = 250 * MS,
+			  .give_up_ns = 8000 * MS,
+			  .late_ns = 4 * MS,
+			  .soon_ns = MS / 5},
 		.not_ready_ns = MS,
 		.patience_ns = 8000 * MS,
 	};

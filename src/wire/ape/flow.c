@@ -139,11 +139,12 @@ void weft_ape_flow_taken(struct weft_ape_flow *f, bool end, const struct weft_ap
 	f->nak_sent = false;
 	f->unacked++;
 	if (end)
-		f->ended_ns = now_ns;
-	if (f->unacked >= WEFT_APE_ACK_EVERY || (end && !(f->answers && times->late_ns)))
+		f->late.came_ns = now_ns;
+	if (f->unacked >= WEFT_APE_ACK_EVERY ||
+	    (end && !(times->late_ns && weft_ape_late_may_wait(&f->late))))
 		f->ack_due = true;
-	else if (end && !f->late_ns)
-		f->late_ns = now_ns + times->late_ns;
+	else if (end && !f->late.due_ns)
+		f->late.due_ns = now_ns + times->late_ns;
 }
 
 void weft_ape_flow_acks(struct weft_ape_flow *f, bool content,
@@ -151,19 +152,15 @@ void weft_ape_flow_acks(struct weft_ape_flow *f, bool content,
 {
 	f->ack_due = false;
 	f->unacked = 0;
-	f->late_ns = 0;
-	if (content && f->ended_ns) {
-		f->answers = now_ns - f->ended_ns < times->late_ns;
-		f->ended_ns = 0;
-	}
+	f->late.due_ns = 0;
+	if (content)
+		weft_ape_late_answer(&f->late, times->soon_ns, now_ns);
 }
 
 bool weft_ape_flow_late(struct weft_ape_flow *f, uint64_t now_ns)
 {
-	if (!f->late_ns || f->late_ns > now_ns)
+	if (!weft_ape_late_is_over(&f->late, now_ns))
 		return false;
-	f->late_ns = 0;
-	f->answers = false;
 	f->ack_due = true;
 	return true;
 }

@@ -12,6 +12,7 @@
 #ifndef WEFT_WIRE_APE_FLOW_H
 #define WEFT_WIRE_APE_FLOW_H
 
+#include "wire/ape/late.h"
 #include "wire/ape/packet.h"
 
 #define WEFT_APE_WINDOW	    64u /* packets under way at most */
@@ -58,10 +59,7 @@ struct weft_ape_flow {
 	uint8_t unacked;
 	bool welcome_due, ack_due, nak_due, nak_sent;
 	bool refusing; /* the packet `expect` was refused, and its sender has not yet sent NOTHING in its place */
-	/* Late acknowledgements: they go with the next packet to the peer, where the last message was answered soon. */
-	bool answers;	   /* it was */
-	uint64_t late_ns;  /* when the one that waits goes by itself; 0: none waits */
-	uint64_t ended_ns; /* when the last message ended */
+	struct weft_ape_late late; /* acknowledgements that go with the next packet to the peer */
 	/* Counters. */
 	uint64_t sent, again, taken, old, early, timeouts;
 };
@@ -69,8 +67,9 @@ struct weft_ape_flow {
 struct weft_ape_flow_times {
 	uint64_t again_ns;   /* without an acknowledgement; doubled each time, up to 64 times it */
 	uint64_t give_up_ns; /* after so long without one */
-	uint64_t
-		late_ns; /* so long an acknowledgement may wait for a packet that takes it along; 0: none waits */
+	/* So long an acknowledgement may wait for a packet that takes it along (0: none waits), where messages were answered
+	 * within soon_ns. */
+	uint64_t late_ns, soon_ns;
 };
 
 /* How far a is ahead of b, as serial numbers; positive: a comes later. */

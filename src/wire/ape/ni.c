@@ -445,8 +445,8 @@ static void flow_timer(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft
 
 	if (weft_ape_flow_late(f, c->now_ns))
 		c->quiet = false;
-	if (f->late_ns)
-		soonest(c, f->late_ns);
+	if (f->late.due_ns)
+		soonest(c, f->late.due_ns);
 	switch (weft_ape_flow_timer(f, &c->config.times, c->now_ns)) {
 	case WEFT_APE_FLOW_GIVE_UP:
 		weft_ape_peer_fail(c, p, class, WEFT_APE_UNREACHABLE);

@@ -84,11 +84,8 @@ struct weft_ape_verbs {
 	uint32_t written, cut, done; /* by the owner; into the flow; acknowledged */
 	uint16_t bytes[WEFT_APE_VERBS_RING];
 	bool full; /* the owner has found no room */
-	/* Late acknowledgements: as those of flows they go with what answers, where the last that came was answered soon. */
-	bool answers;
-	uint64_t
-		late_ns; /* when those that wait go by themselves; 0: none waits. They are all that is not cut */
-	uint64_t came_ns; /* when the last packet came, until it is answered */
+	struct weft_ape_late
+		late; /* acknowledgements that go with the next request: all that is not cut */
 };
 
 struct weft_ape_peer {

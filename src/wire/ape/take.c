@@ -356,8 +356,8 @@ static void acknowledged(struct weft_ape_ni *c, struct weft_ape_peer *p, enum we
 static void take_in_turn(struct weft_ape_ni *c, struct weft_ape_flow *f, bool end)
 {
 	weft_ape_flow_taken(f, end, &c->config.times, c->now_ns);
-	if (f->late_ns && f->late_ns < c->wake_ns)
-		c->wake_ns = f->late_ns;
+	if (f->late.due_ns && f->late.due_ns < c->wake_ns)
+		c->wake_ns = f->late.due_ns;
 }
 
 static void take_content(struct weft_ape_ni *c, const struct packet *p)
@@ -407,7 +407,7 @@ static void begin_anew(struct weft_ape_ni *c, struct weft_ape_peer *p, uint16_t 
 		struct weft_ape_flow *f = &p->flow[class];
 
 		f->heard = f->refusing = f->ack_due = f->nak_due = f->nak_sent = false;
-		f->late_ns = 0;
+		f->late.due_ns = 0;
 		f->welcome_due = false;
 		if (knew)
 			weft_ape_peer_fail(c, p, class, WEFT_APE_RESTARTED);

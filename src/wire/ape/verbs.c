@@ -32,51 +32,46 @@ void weft_ape_verbs_begin(struct weft_ape_ni *c, uint8_t *memory)
 
 /* ---- Acknowledgements that wait ---- */
 
-static void let_go(struct weft_ape_ni *c, struct weft_ape_verbs *v)
+static void release(struct weft_ape_ni *c, const struct weft_ape_verbs *v)
 {
-	if (!v->late_ns)
-		return;
-	v->late_ns = 0;
 	c->verbs_waiting += v->written - v->cut;
 	c->quiet = false;
 }
 
+static void let_go(struct weft_ape_ni *c, struct weft_ape_verbs *v)
+{
+	if (v->late.due_ns)
+		release(c, v);
+	v->late.due_ns = 0;
+}
+
 static bool may_wait(const struct weft_ape_ni *c, const struct weft_ape_verbs *v)
 {
-	return c->config.times.late_ns && v->answers && (v->late_ns || v->written == v->cut);
+	return c->config.times.late_ns && weft_ape_late_may_wait(&v->late) &&
+	       (v->late.due_ns || v->written == v->cut);
 }
 
 static void hold(struct weft_ape_ni *c, struct weft_ape_verbs *v)
 {
-	if (!v->late_ns)
-		v->late_ns = c->now_ns + c->config.times.late_ns;
-	if (v->late_ns < c->wake_ns)
-		c->wake_ns = v->late_ns;
+	if (!v->late.due_ns)
+		v->late.due_ns = c->now_ns + c->config.times.late_ns;
+	if (v->late.due_ns < c->wake_ns)
+		c->wake_ns = v->late.due_ns;
 }
 
 void weft_ape_verbs_came(struct weft_ape_ni *c, struct weft_ape_peer *p)
 {
-	p->verbs.came_ns = c->now_ns;
-}
-
-static void note_answer(const struct weft_ape_ni *c, struct weft_ape_verbs *v)
-{
-	if (!v->came_ns)
-		return;
-	v->answers = c->now_ns - v->came_ns < c->config.times.late_ns;
-	v->came_ns = 0;
+	p->verbs.late.came_ns = c->now_ns;
 }
 
 void weft_ape_verbs_timer(struct weft_ape_ni *c, struct weft_ape_peer *p)
 {
 	struct weft_ape_verbs *v = &p->verbs;
 
-	if (v->late_ns && v->late_ns <= c->now_ns) {
-		v->answers = false;
-		let_go(c, v);
-	} else if (v->late_ns && v->late_ns < c->wake_ns) {
-		c->wake_ns = v->late_ns;
-	}
+	if (weft_ape_late_is_over(&v->late, c->now_ns))
+		release(c, v);
+	else if (v->late.due_ns && v->late.due_ns < c->wake_ns)
+		c->wake_ns = v->late.due_ns;
 }
 
 /* ---- The ring ---- */
@@ -109,7 +104,7 @@ void weft_ape_verbs_put(struct weft_ape_ni *c, struct weft_ape_coord to, uint16_
 	c->now_ns = now_ns;
 	waits = kind == WEFT_APE_VERBS_ACK && may_wait(c, v);
 	if (kind == WEFT_APE_VERBS_REQUEST)
-		note_answer(c, v);
+		weft_ape_late_answer(&v->late, c->config.times.soon_ns, now_ns);
 	if (!waits)
 		let_go(c, v);
 	__builtin_memset(payload_at(c, p, number) + bytes, 0,
@@ -149,7 +144,7 @@ bool weft_ape_verbs_cut(struct weft_ape_ni *c)
 		unsigned int which = (first + weft_ape_next_bit(&left)) % WEFT_APE_PEERS;
 		struct weft_ape_peer *p = &c->peer[which];
 
-		if (p->verbs.written == p->verbs.cut || p->verbs.late_ns ||
+		if (p->verbs.written == p->verbs.cut || p->verbs.late.due_ns ||
 		    !weft_ape_flow_takes(&p->flow[WEFT_APE_REQUESTS]))
 			continue;
 		push(c, p);
