@@ -32,16 +32,16 @@ void weft_ape_verbs_begin(struct weft_ape_ni *c, uint8_t *memory)
 
 /* ---- Acknowledgements that wait ---- */
 
-static void release(struct weft_ape_ni *c, const struct weft_ape_verbs *v)
+static void enlist(struct weft_ape_ni *c, const struct weft_ape_verbs *v)
 {
 	c->verbs_waiting += v->written - v->cut;
 	c->quiet = false;
 }
 
-static void let_go(struct weft_ape_ni *c, struct weft_ape_verbs *v)
+static void let_acks_go(struct weft_ape_ni *c, struct weft_ape_verbs *v)
 {
 	if (v->late.due_ns)
-		release(c, v);
+		enlist(c, v);
 	v->late.due_ns = 0;
 }
 
@@ -51,7 +51,7 @@ static bool may_wait(const struct weft_ape_ni *c, const struct weft_ape_verbs *v
 	       (v->late.due_ns || v->written == v->cut);
 }
 
-static void hold(struct weft_ape_ni *c, struct weft_ape_verbs *v)
+static void hold_ack(struct weft_ape_ni *c, struct weft_ape_verbs *v)
 {
 	if (!v->late.due_ns)
 		v->late.due_ns = c->now_ns + c->config.times.late_ns;
@@ -69,7 +69,7 @@ void weft_ape_verbs_timer(struct weft_ape_ni *c, struct weft_ape_peer *p)
 	struct weft_ape_verbs *v = &p->verbs;
 
 	if (weft_ape_late_is_over(&v->late, c->now_ns))
-		release(c, v);
+		enlist(c, v);
 	else if (v->late.due_ns && v->late.due_ns < c->wake_ns)
 		c->wake_ns = v->late.due_ns;
 }
@@ -87,7 +87,7 @@ uint8_t *weft_ape_verbs_room(struct weft_ape_ni *c, struct weft_ape_coord to)
 		return NULL;
 	if (filled(&p->verbs) < WEFT_APE_VERBS_RING)
 		return payload_at(c, p, p->verbs.written);
-	let_go(c, &p->verbs);
+	let_acks_go(c, &p->verbs);
 	/* until it is told: one that finds room meanwhile does not speak for those that found none */
 	p->verbs.full = true;
 	return NULL;
@@ -106,13 +106,13 @@ void weft_ape_verbs_put(struct weft_ape_ni *c, struct weft_ape_coord to, uint16_
 	if (kind == WEFT_APE_VERBS_REQUEST)
 		weft_ape_late_answer(&v->late, c->config.times.soon_ns, now_ns);
 	if (!waits)
-		let_go(c, v);
+		let_acks_go(c, v);
 	__builtin_memset(payload_at(c, p, number) + bytes, 0,
 			 (WEFT_APE_WORD_BYTES - bytes % WEFT_APE_WORD_BYTES) % WEFT_APE_WORD_BYTES);
 	v->bytes[number % WEFT_APE_VERBS_RING] = bytes;
 	v->written++;
 	if (waits) {
-		hold(c, v);
+		hold_ack(c, v);
 		return;
 	}
 	c->verbs_waiting++;
@@ -175,7 +175,7 @@ void weft_ape_verbs_lost(struct weft_ape_ni *c, struct weft_ape_peer *p)
 {
 	struct weft_ape_verbs *v = &p->verbs;
 
-	let_go(c, v);
+	let_acks_go(c, v);
 	c->verbs_waiting -= v->written - v->cut;
 	v->cut = v->done = v->written;
 	let_ask_again(c, v);
