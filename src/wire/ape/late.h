@@ -12,18 +12,18 @@
 #include <stdint.h>
 
 #define WEFT_APE_LATE_FIRST 16u
-#define WEFT_APE_LATE_MOST  128u
+#define WEFT_APE_LATE_TWICE 3u /* so often at most */
 
 struct weft_ape_late {
 	uint64_t due_ns;  /* when what waits goes by itself; 0: nothing waits */
 	uint64_t came_ns; /* when the last message came, until it is answered */
 	uint8_t run; /* messages that were answered soon, in a row; counted as far as are wanted */
-	uint8_t wanted; /* 0: as at first */
+	uint8_t in_vain; /* acknowledgements that have waited so, as far as that counts */
 };
 
 static inline bool weft_ape_late_may_wait(const struct weft_ape_late *l)
 {
-	return l->run >= (l->wanted ? l->wanted : WEFT_APE_LATE_FIRST);
+	return l->run >= WEFT_APE_LATE_FIRST << l->in_vain;
 }
 
 /* Something goes that the program there has been waiting for. */
@@ -45,8 +45,7 @@ static inline bool weft_ape_late_is_over(struct weft_ape_late *l, uint64_t now_n
 		return false;
 	l->due_ns = 0;
 	l->run = 0;
-	l->wanted = l->wanted ? l->wanted : WEFT_APE_LATE_FIRST;
-	l->wanted *= l->wanted < WEFT_APE_LATE_MOST ? 2 : 1;
+	l->in_vain += l->in_vain < WEFT_APE_LATE_TWICE;
 	return true;
 }
 

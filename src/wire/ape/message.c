@@ -145,8 +145,7 @@ static void settle_message(struct weft_ape_ni *c, struct weft_ape_message *m)
 {
 	if (m->status == WEFT_APE_NOT_READY && c->now_ns - m->begun_ns < c->config.patience_ns) {
 		m->retry_ns = c->now_ns + c->config.not_ready_ns;
-		if (m->retry_ns < c->wake_ns)
-			c->wake_ns = m->retry_ns;
+		weft_ape_ni_wake(c, m->retry_ns);
 		return;
 	}
 	if (m->opcode == WEFT_APE_OP_GET && m->status == WEFT_APE_OK) {

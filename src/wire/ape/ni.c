@@ -88,8 +88,7 @@ static bool say_class(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft_
 	if (f->hello_due) {
 		h.type = WEFT_APE_HELLO;
 		weft_ape_flow_asked(f, &c->config.times, c->now_ns);
-		if (f->again_ns < c->wake_ns)
-			c->wake_ns = f->again_ns;
+		weft_ape_ni_wake(c, f->again_ns);
 	} else if (f->welcome_due) {
 		h.type = WEFT_APE_WELCOME;
 		f->welcome_due = false;
@@ -131,8 +130,7 @@ static bool send_next(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft_
 
 	if (!weft_ape_flow_next(f, &c->config.times, c->now_ns, &seq))
 		return false;
-	if (f->again_ns < c->wake_ns)
-		c->wake_ns = f->again_ns;
+	weft_ape_ni_wake(c, f->again_ns);
 	slot = weft_ape_flow_slot(f, seq);
 	if (slot->bytes % WEFT_APE_WORD_BYTES)
 		__builtin_memset(c->payload + (slot->bytes & ~15u), 0, WEFT_APE_WORD_BYTES);
@@ -413,12 +411,6 @@ static bool send_from_flows(struct weft_ape_ni *c, unsigned int port)
 
 /* ---- Time ---- */
 
-static void soonest(struct weft_ape_ni *c, uint64_t at_ns)
-{
-	if (at_ns < c->wake_ns)
-		c->wake_ns = at_ns;
-}
-
 static void message_timer(struct weft_ape_ni *c, struct weft_ape_message *m)
 {
 	bool awaited = m->opcode == WEFT_APE_OP_GET && m->cut && !m->under_way;
@@ -427,7 +419,7 @@ static void message_timer(struct weft_ape_ni *c, struct weft_ape_message *m)
 	if (awaited && give_up_ns <= c->now_ns) {
 		weft_ape_message_end(c, m, WEFT_APE_UNREACHABLE);
 	} else if (awaited) {
-		soonest(c, give_up_ns);
+		weft_ape_ni_wake(c, give_up_ns);
 	} else if (m->retry_ns && m->retry_ns <= c->now_ns) {
 		m->retry_ns = 0;
 		m->done = 0;
@@ -435,7 +427,7 @@ static void message_timer(struct weft_ape_ni *c, struct weft_ape_message *m)
 		m->status = WEFT_APE_OK;
 		c->quiet = false;
 	} else if (m->retry_ns) {
-		soonest(c, m->retry_ns);
+		weft_ape_ni_wake(c, m->retry_ns);
 	}
 }
 
@@ -446,7 +438,7 @@ static void flow_timer(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft
 	if (weft_ape_flow_late(f, c->now_ns))
 		c->quiet = false;
 	if (f->late.due_ns)
-		soonest(c, f->late.due_ns);
+		weft_ape_ni_wake(c, f->late.due_ns);
 	switch (weft_ape_flow_timer(f, &c->config.times, c->now_ns)) {
 	case WEFT_APE_FLOW_GIVE_UP:
 		weft_ape_peer_fail(c, p, class, WEFT_APE_UNREACHABLE);
@@ -459,9 +451,9 @@ static void flow_timer(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft
 	}
 	if (f->una == f->next)
 		return;
-	soonest(c, f->progress_ns + c->config.times.give_up_ns);
+	weft_ape_ni_wake(c, f->progress_ns + c->config.times.give_up_ns);
 	if (f->again_ns)
-		soonest(c, f->again_ns);
+		weft_ape_ni_wake(c, f->again_ns);
 }
 
 static void run_timers(struct weft_ape_ni *c)

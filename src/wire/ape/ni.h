@@ -189,6 +189,13 @@ bool weft_ape_ni_is_quiet(const struct weft_ape_ni *c, unsigned int process);
 
 /* ---- Between the files of the network interface ---- */
 
+/* Its timers are looked at by then. */
+static inline void weft_ape_ni_wake(struct weft_ape_ni *c, uint64_t at_ns)
+{
+	if (at_ns < c->wake_ns)
+		c->wake_ns = at_ns;
+}
+
 /* The peer at this node, or NULL: there is no room for another. */
 struct weft_ape_peer *weft_ape_ni_peer(struct weft_ape_ni *c, struct weft_ape_coord at);
 void weft_ape_ni_deliver(void *card, unsigned int local, struct weft_ape_word word, bool end);

@@ -349,15 +349,15 @@ static void acknowledged(struct weft_ape_ni *c, struct weft_ape_peer *p, enum we
 		weft_ape_message_acked(c, f, from, count);
 	if (count && class == WEFT_APE_REQUESTS)
 		weft_ape_verbs_acked(c, p, from, count);
-	if (f->again_ns && f->again_ns < c->wake_ns)
-		c->wake_ns = f->again_ns;
+	if (f->again_ns)
+		weft_ape_ni_wake(c, f->again_ns);
 }
 
 static void take_in_turn(struct weft_ape_ni *c, struct weft_ape_flow *f, bool end)
 {
 	weft_ape_flow_taken(f, end, &c->config.times, c->now_ns);
-	if (f->late.due_ns && f->late.due_ns < c->wake_ns)
-		c->wake_ns = f->late.due_ns;
+	if (f->late.due_ns)
+		weft_ape_ni_wake(c, f->late.due_ns);
 }
 
 static void take_content(struct weft_ape_ni *c, const struct packet *p)

@@ -55,8 +55,7 @@ static void hold_ack(struct weft_ape_ni *c, struct weft_ape_verbs *v)
 {
 	if (!v->late.due_ns)
 		v->late.due_ns = c->now_ns + c->config.times.late_ns;
-	if (v->late.due_ns < c->wake_ns)
-		c->wake_ns = v->late.due_ns;
+	weft_ape_ni_wake(c, v->late.due_ns);
 }
 
 void weft_ape_verbs_came(struct weft_ape_ni *c, struct weft_ape_peer *p)
@@ -70,8 +69,8 @@ void weft_ape_verbs_timer(struct weft_ape_ni *c, struct weft_ape_peer *p)
 
 	if (weft_ape_late_is_over(&v->late, c->now_ns))
 		enlist(c, v);
-	else if (v->late.due_ns && v->late.due_ns < c->wake_ns)
-		c->wake_ns = v->late.due_ns;
+	else if (v->late.due_ns)
+		weft_ape_ni_wake(c, v->late.due_ns);
 }
 
 /* ---- The ring ---- */
