@@ -336,7 +336,7 @@ static uint64_t last_conn(uint64_t conn, bool died)
 	return next | (uint64_t)WEFT_CONN_DIED << 24 | (conn & 0xffffff);
 }
 
-static void end_qps(struct weft_pool *pool, uint32_t block, bool died)
+static void end_block_of_qps(struct weft_pool *pool, uint32_t block, bool died)
 {
 	for (uint32_t i = 0; i < WEFT_QP_BLOCK; i++) {
 		struct weft_pool_qp *qp = &pool->qps[block * WEFT_QP_BLOCK + i];
@@ -350,7 +350,17 @@ static void end_qps(struct weft_pool *pool, uint32_t block, bool died)
 	}
 }
 
-static void end_mrs(struct weft_pool *pool, uint32_t block, bool died)
+static void end_qps(struct weft_pool *pool, uint32_t block)
+{
+	end_block_of_qps(pool, block, false);
+}
+
+static void bury_qps(struct weft_pool *pool, uint32_t block)
+{
+	end_block_of_qps(pool, block, true);
+}
+
+static void end_mrs(struct weft_pool *pool, uint32_t block)
 {
 	for (uint32_t i = 0; i < WEFT_MR_BLOCK; i++) {
 		_Atomic uint64_t *id = &pool->mrs[block * WEFT_MR_BLOCK + i].id;
@@ -362,7 +372,7 @@ static void end_mrs(struct weft_pool *pool, uint32_t block, bool died)
 	}
 }
 
-static void end_imports(struct weft_pool *pool, uint32_t block, bool died)
+static void end_imports(struct weft_pool *pool, uint32_t block)
 {
 	for (uint32_t i = 0; i < WEFT_OBJECT_BLOCK; i++) {
 		_Atomic uint64_t *id = &pool->objects[block * WEFT_OBJECT_BLOCK + i].id;
@@ -376,13 +386,13 @@ static void end_imports(struct weft_pool *pool, uint32_t block, bool died)
 }
 
 /* Calls fn for the blocks leased under that word. */
-static void each_block(struct weft_pool *pool, const struct table *t, uint64_t word, bool died,
-		       void (*fn)(struct weft_pool *, uint32_t, bool))
+static void each_block(struct weft_pool *pool, const struct table *t, uint64_t word,
+		       void (*fn)(struct weft_pool *, uint32_t))
 {
 	for (uint32_t i = 0; i < WEFT_BLOCKS; i++)
 		if (atomic_load_explicit(&t->lease[i], memory_order_relaxed) == word &&
 		    !map_block(pool, t, i))
-			fn(pool, i, died);
+			fn(pool, i);
 }
 
 void weft_lease_end_rights(struct weft_pool *pool, uint64_t word, bool died)
@@ -390,10 +400,10 @@ void weft_lease_end_rights(struct weft_pool *pool, uint64_t word, bool died)
 	struct table qp = qp_table(weft_attachment(pool)), mr = mr_table(weft_attachment(pool));
 	struct table object = object_table(weft_attachment(pool));
 
-	each_block(pool, &qp, word, died, end_qps);
+	each_block(pool, &qp, word, died ? bury_qps : end_qps);
 	WEFT_STEP(lease_qps_ended);
-	each_block(pool, &mr, word, died, end_mrs);
-	each_block(pool, &object, word, died, end_imports);
+	each_block(pool, &mr, word, end_mrs);
+	each_block(pool, &object, word, end_imports);
 }
 
 static void free_blocks(const struct table *t, uint64_t word)

@@ -194,7 +194,7 @@ static void killed_while_idle(void **state)
 	ends_close(&near, &peer);
 }
 
-/* Of a peer that ends by itself, with all objects open, nothing is told; nor without that variable. */
+/* Of a peer that ends by itself, with all objects open, nothing is told. */
 static void exited_while_idle(void **state)
 {
 	setenv("PEER_EXITS", "1", 1);
@@ -206,6 +206,7 @@ static void exited_while_idle(void **state)
 	ends_close(&near, &peer);
 }
 
+/* Nor is it without that variable, as by a card. */
 static void killed_untold(void **state)
 {
 	peer_kill(&peer, SIGKILL);
