@@ -20,6 +20,19 @@ static void send_beat(void *owner, unsigned int cable, const struct weft_ape_bea
 	torus_send(owner, cable, beat);
 }
 
+static void send_words(void *owner, unsigned int cable, const struct weft_ape_word *words,
+		       unsigned int count)
+{
+	struct torus_node *n = owner;
+	unsigned int quads = n->config.link.quads;
+	struct weft_ape_beat beat = {{0}};
+
+	for (unsigned int i = 0; i < count; i += quads / 2) {
+		memcpy(beat.quad, words + i, quads * sizeof(*beat.quad));
+		torus_send(n, cable, &beat);
+	}
+}
+
 static bool is_there(const struct card *c, unsigned int process, uint64_t addr, uint64_t bytes)
 {
 	return !c->faulty && process < CARD_PROCESSES && addr >= CARD_BASE &&
@@ -75,6 +88,7 @@ static void take_verbs(void *owner, struct weft_ape_coord from, const uint8_t *p
 
 static const struct weft_ape_world world = {
 	.send = send_beat,
+	.send_words = send_words,
 	.read = read_bytes,
 	.place = place_bytes,
 	.crc32c = crc32c,
@@ -137,6 +151,12 @@ struct weft_ape_ni_config cards_config(unsigned int x, unsigned int y, unsigned 
 	return config;
 }
 
+void cards_in_bursts(struct weft_ape_ni_config *config)
+{
+	config->node.link.burst = 320;
+	config->node.link.thrifty = true;
+}
+
 void cards_begin_with(struct cards *c, const struct weft_ape_ni_config *config, uint64_t seed,
 		      cards_event_fn *event)
 {
@@ -174,14 +194,6 @@ void cards_begin_registered(struct cards *c, const struct weft_ape_ni_config *co
 			assert(number == 0);
 		}
 	weft_sim_run(&c->torus.sim, 10000);
-}
-
-void cards_begin(struct cards *c, unsigned int x, unsigned int y, unsigned int z, uint64_t seed,
-		 cards_event_fn *event)
-{
-	struct weft_ape_ni_config config = cards_config(x, y, z);
-
-	cards_begin_with(c, &config, seed, event);
 }
 
 void card_restart(struct cards *c, uint32_t node)

@@ -41,13 +41,13 @@ struct cards {
 
 /* The configuration that all cards get, for tests that change it before cards_begin_with. */
 struct weft_ape_ni_config cards_config(unsigned int x, unsigned int y, unsigned int z);
+/* As live cards have it, with more than a beat in a word time. */
+void cards_in_bursts(struct weft_ape_ni_config *config);
 void cards_begin_with(struct cards *c, const struct weft_ape_ni_config *config, uint64_t seed,
 		      cards_event_fn *event);
 /* Each process has registered all of its memory, and the cables are up; the seed is 1. */
 void cards_begin_registered(struct cards *c, const struct weft_ape_ni_config *config,
 			    cards_event_fn *event);
-void cards_begin(struct cards *c, unsigned int x, unsigned int y, unsigned int z, uint64_t seed,
-		 cards_event_fn *event);
 void cards_end(struct cards *c);
 /* The node's card begins its next life. */
 void card_restart(struct cards *c, uint32_t node);

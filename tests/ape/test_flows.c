@@ -231,11 +231,15 @@ static void judge(void)
 
 static uint64_t play(uint64_t seed, bool disturb)
 {
+	struct weft_ape_ni_config config = cards_config(3, 3, 2);
 	struct torus *t = &game.cards.torus;
 	uint64_t quiet_ns;
 
 	memset((char *)&game + sizeof(game.cards), 0, sizeof(game) - sizeof(game.cards));
-	cards_begin(&game.cards, 3, 3, 2, seed, on_event);
+	/* of each kind of disturbance the half: word by word as hardware, and in bursts as live cards */
+	if ((seed ^ seed >> 3) & 1)
+		cards_in_bursts(&config);
+	cards_begin_with(&game.cards, &config, seed, on_event);
 	for (uint32_t n = 0; n < t->count; n++) {
 		begin_node(n);
 		for (unsigned int c = 0; c < WEFT_APE_CABLES; c++) {

@@ -13,7 +13,16 @@
 #define BEATS  64u
 #define DAMAGE 300u /* of so many beats one */
 
+/* Where a packet waits for its sender, with less room than it may have words: they often lie at both ends. */
+#define WAITING 100u
+
+struct waiting {
+	struct weft_ape_queue queue;
+	struct weft_ape_word header[4], data[WAITING];
+};
+
 static struct pair by_beat, by_run;
+static struct waiting for_beat, for_run;
 static uint64_t seed;
 
 static uint64_t draw(uint64_t below)
@@ -35,20 +44,25 @@ static void make_packet(struct packet *packet)
 	}
 }
 
-static void feed_by_run(struct pair *p, unsigned int words)
+/* Up to so many further words of the packet come to where its sender takes them: the header first, if there is room at the other end. */
+static void feed(struct pair *p, struct waiting *w, unsigned int words)
 {
 	struct end *e = &p->end[0];
-	unsigned int run =
-		e->given && e->given + 1 < e->giving.words ? e->giving.words - 1 - e->given : 0;
+	unsigned int payload = e->giving.words - 2;
 
-	if (run > words)
-		run = words;
-	if (e->busy_giving && run && weft_ape_tx_has_room(&e->tx)) {
-		run = weft_ape_tx_give_run(&e->tx, &e->giving.word[e->given], run);
-		e->given += run;
-		words -= run;
+	if (!e->busy_giving)
+		return;
+	if (!e->given) {
+		if (!weft_ape_tx_grants(&e->tx, weft_ape_bits(e->giving.word[0], 3, 0), payload))
+			return;
+		weft_ape_tx_give(&e->tx, e->giving.word[0], false);
+		weft_ape_tx_lend(&e->tx, &w->queue, payload);
+		e->given = 1;
 	}
-	pair_feed(p, 0, words);
+	for (; words-- && e->given < e->giving.words && w->queue.data.count < WAITING; e->given++)
+		weft_ape_fifo_push(e->given <= payload ? &w->queue.data : &w->queue.headers,
+				   e->giving.word[e->given]);
+	e->busy_giving = e->given < e->giving.words;
 }
 
 static unsigned int send_by_beat(struct weft_ape_tx *tx, uint64_t now_ns, unsigned int most,
@@ -153,8 +167,8 @@ static unsigned int step(unsigned int quads)
 		pair_give(&by_beat, 0, &packet);
 		pair_give(&by_run, 0, &packet);
 	}
-	pair_feed(&by_beat, 0, words);
-	feed_by_run(&by_run, words);
+	feed(&by_beat, &for_beat, words);
+	feed(&by_run, &for_run, words);
 	assert_int_equal(by_beat.end[0].given, by_run.end[0].given);
 	count = send_by_beat(&by_beat.end[0].tx, by_beat.now_ns, most, beats);
 	assert_int_equal(send_by_run(&by_run.end[0].tx, by_run.now_ns, most, others), count);
@@ -178,6 +192,14 @@ static unsigned int step(unsigned int quads)
 	return run;
 }
 
+static void waiting_begin(struct waiting *w)
+{
+	w->queue = (struct weft_ape_queue){
+		.headers = {.word = w->header, .depth = 4},
+		.data = {.word = w->data, .depth = WAITING},
+	};
+}
+
 static void test_runs(void **state)
 {
 	struct weft_ape_link_config config;
@@ -192,6 +214,8 @@ static void test_runs(void **state)
 			seed = config.quads + 8 * thrifty;
 			pair_begin(&by_beat, &config, 0);
 			pair_begin(&by_run, &config, 0);
+			waiting_begin(&for_beat);
+			waiting_begin(&for_run);
 			longest = 0;
 			for (unsigned int i = 0; i < STEPS; i++) {
 				unsigned int run = step(config.quads);

@@ -136,6 +136,7 @@ int nodes_begin(uint32_t flips)
 	struct weft_pool_card *card = &world.pool->self->card;
 	uint8_t none[16] = {0};
 
+	cards_in_bursts(&config);
 	memset(&nodes, 0, sizeof(nodes));
 	nodes.out.medium = &medium;
 	nodes.cards.verbs = packet_came;

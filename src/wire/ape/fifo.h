@@ -38,19 +38,66 @@ static inline void weft_ape_fifo_push_bytes(struct weft_ape_fifo *f, const uint8
 	place -= place < f->depth ? 0 : f->depth;
 	run = weft_ape_least(count, f->depth - place);
 	weft_ape_words_load(f->word + place, bytes, run);
-	weft_ape_words_load(f->word, bytes + (size_t)run * WEFT_APE_WORD_BYTES, count - run);
+	if (run < count)
+		weft_ape_words_load(f->word, bytes + (size_t)run * WEFT_APE_WORD_BYTES,
+				    count - run);
 	f->count += count;
 	if (f->count > f->deepest)
 		f->deepest = f->count;
+}
+
+/* Where the next words go, if so many have room there side by side; else NULL. */
+static inline uint8_t *weft_ape_fifo_place(const struct weft_ape_fifo *f, uint32_t count)
+{
+	uint32_t place = f->first + f->count;
+
+	if (place >= f->depth)
+		place -= f->depth;
+	return count <= f->depth - f->count && count <= f->depth - place
+		       ? (uint8_t *)(f->word + place)
+		       : NULL;
+}
+
+/* Takes out so many words. An empty FIFO begins at its front again, so that little memory is touched while little waits. */
+static inline void weft_ape_fifo_drop(struct weft_ape_fifo *f, uint32_t count)
+{
+	f->first += count;
+	f->count -= count;
+	if (f->first >= f->depth)
+		f->first -= f->depth;
+	if (!f->count)
+		f->first = 0;
 }
 
 static inline struct weft_ape_word weft_ape_fifo_pop(struct weft_ape_fifo *f)
 {
 	struct weft_ape_word w = f->word[f->first];
 
-	f->first = f->first + 1 < f->depth ? f->first + 1 : 0;
-	f->count--;
+	weft_ape_fifo_drop(f, 1);
 	return w;
+}
+
+/* Words that lie side by side at the front. */
+static inline uint32_t weft_ape_fifo_run(const struct weft_ape_fifo *f)
+{
+	return weft_ape_least(f->count, f->depth - f->first);
+}
+
+/* Takes out so many words as the bytes that they stand for: where they lie until others come, or in `aside`. */
+static inline const uint8_t *weft_ape_fifo_pop_bytes(struct weft_ape_fifo *f, uint32_t count,
+						     uint8_t *aside)
+{
+	struct weft_ape_word *at = f->word + f->first;
+	uint32_t run = weft_ape_least(count, f->depth - f->first);
+
+	if (run == count)
+		aside = (uint8_t *)at;
+	weft_ape_words_store(at, aside, run);
+	if (run < count)
+		weft_ape_words_store(f->word, aside + (size_t)run * WEFT_APE_WORD_BYTES,
+				     count - run);
+	weft_ape_fifo_drop(f, count);
+	return aside;
 }
 
 /* One virtual channel of a port. */

@@ -116,8 +116,7 @@ void weft_ape_rx_report(const struct weft_ape_rx *rx, struct weft_ape_credit *cr
 
 /* ---- The sender ---- */
 
-#define WEFT_APE_TX_ROOM  4u   /* words of content */
-#define WEFT_APE_TX_MOST  320u /* the same, with bursts: a packet of any length */
+#define WEFT_APE_TX_ROOM  4u /* words of content */
 #define WEFT_APE_TX_BEATS 8u
 
 /* Flips bits of headers or credits on their way, as register 71 asks. */
@@ -135,11 +134,14 @@ struct weft_ape_tx {
 	struct weft_ape_ledger ledger;
 	struct weft_ape_error_generator errors;
 	/* Content that the router has given, a ring; of one packet at a time, so that only its last word may be the end. */
-	struct weft_ape_word word[WEFT_APE_TX_MOST];
-	uint16_t first, count;
-	bool giving; /* a packet: its header was given, its last word was not */
-	bool begun;  /* MAGIC START was sent, and not all that follows it */
-	bool within; /* the header was sent, the last word was not */
+	struct weft_ape_word word[WEFT_APE_TX_ROOM];
+	uint8_t first, count;
+	/* With bursts: where the rest of the packet waits whose header was given; NULL: the router gives it. */
+	struct weft_ape_queue *rest;
+	uint16_t rest_words; /* of its payload */
+	bool giving;	     /* a packet: its header was given, its last word was not */
+	bool begun;	     /* MAGIC START was sent, and not all that follows it */
+	bool within;	     /* the header was sent, the last word was not */
 	uint8_t vc;
 	/* Beats that were decided on and wait for their word time, a ring. */
 	struct weft_ape_beat beat[WEFT_APE_TX_BEATS];
@@ -165,36 +167,25 @@ void weft_ape_tx_reset(struct weft_ape_tx *tx);
 bool weft_ape_tx_grants(struct weft_ape_tx *tx, unsigned int vc, unsigned int words);
 static inline bool weft_ape_tx_has_room(const struct weft_ape_tx *tx)
 {
-	return tx->count < (tx->config->burst > 1 ? WEFT_APE_TX_MOST : WEFT_APE_TX_ROOM);
+	return tx->count < WEFT_APE_TX_ROOM;
 }
 /* Gives the next word of a packet; end: it is its last. There is room. A header is built for vc. */
 static inline void weft_ape_tx_give(struct weft_ape_tx *tx, struct weft_ape_word word, bool end)
 {
-	unsigned int place = (tx->first + tx->count++) % WEFT_APE_TX_MOST;
+	unsigned int place = (tx->first + tx->count++) % WEFT_APE_TX_ROOM;
 
 	tx->packets += !tx->giving;
 	tx->giving = !end;
 	tx->word[place] = word;
 }
 
-/* Whether the oldest word that waits is its packet's last. */
-static inline bool weft_ape_tx_at_end(const struct weft_ape_tx *tx)
+/* With bursts, behind the header of a packet that has a footer: the sender takes so many words of payload, and the footer, from the
+ * queue as they come; until `rest` is NULL again no other may. */
+static inline void weft_ape_tx_lend(struct weft_ape_tx *tx, struct weft_ape_queue *queue,
+				    unsigned int words)
 {
-	return tx->count == 1 && !tx->giving;
-}
-
-/* The same for words of payload; as many of them as there is room for, side by side: how many. */
-static inline unsigned int
-weft_ape_tx_give_run(struct weft_ape_tx *tx, const struct weft_ape_word *words, unsigned int count)
-{
-	unsigned int place = (tx->first + tx->count) % WEFT_APE_TX_MOST;
-	unsigned int room = WEFT_APE_TX_MOST - tx->count;
-
-	room = room < WEFT_APE_TX_MOST - place ? room : WEFT_APE_TX_MOST - place;
-	count = count < room ? count : room;
-	__builtin_memcpy(tx->word + place, words, count * sizeof(*words));
-	tx->count += count;
-	return count;
+	tx->rest = queue;
+	tx->rest_words = words;
 }
 
 /* The beat of this word time; false: the cable is silent. */

@@ -27,7 +27,7 @@ void weft_ape_ni_init(struct weft_ape_ni *c, const struct weft_ape_ni_config *co
 	weft_ape_node_init(&c->node, &config->node, memory, world->send, owner, weft_ape_ni_deliver,
 			   c);
 	c->node.send_words = world->send_words;
-	c->node.router.deliver_run = weft_ape_ni_deliver_run;
+	c->node.router.deliver_packet = weft_ape_ni_deliver_packet;
 }
 
 struct weft_ape_peer *weft_ape_ni_peer(struct weft_ape_ni *c, struct weft_ape_coord at)
@@ -124,7 +124,9 @@ static void job_failed(struct weft_ape_ni *c, struct weft_ape_peer *p, struct we
 static bool send_next(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft_ape_class class)
 {
 	struct weft_ape_flow *f = &p->flow[class];
-	const uint8_t *payload = c->payload;
+	uint8_t *place = weft_ape_node_place(&c->node, p->port);
+	uint8_t *to = place ? place : c->payload;
+	const uint8_t *payload = to;
 	struct weft_ape_slot *slot;
 	uint32_t seq;
 
@@ -133,13 +135,13 @@ static bool send_next(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft_
 	weft_ape_ni_wake(c, f->again_ns);
 	slot = weft_ape_flow_slot(f, seq);
 	if (slot->bytes % WEFT_APE_WORD_BYTES)
-		__builtin_memset(c->payload + (slot->bytes & ~15u), 0, WEFT_APE_WORD_BYTES);
+		__builtin_memset(to + (slot->bytes & ~15u), 0, WEFT_APE_WORD_BYTES);
 	if (slot->type == WEFT_APE_VERBS)
 		payload = weft_ape_verbs_payload(c, p, slot);
 	else if (slot->is_small)
-		__builtin_memcpy(c->payload, slot->small, slot->bytes);
+		__builtin_memcpy(to, slot->small, slot->bytes);
 	else if (slot->bytes &&
-		 !c->world->read(c->owner, slot->process, slot->from, c->payload, slot->bytes)) {
+		 !c->world->read(c->owner, slot->process, slot->from, to, slot->bytes)) {
 		if (slot->message != WEFT_APE_NO_MESSAGE)
 			weft_ape_message_fail(c, &c->message[slot->message], WEFT_APE_LOCAL_FAULT);
 		else

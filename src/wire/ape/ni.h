@@ -126,7 +126,8 @@ struct weft_ape_ni {
 	uint8_t next_process, next_peer, next_engine, next_job, turn;
 	uint64_t orders;
 	uint64_t now_ns, wake_ns;
-	uint8_t payload[WEFT_APE_PAYLOAD_BYTES]; /* of the packet that is made */
+	uint8_t payload
+		[WEFT_APE_PAYLOAD_BYTES]; /* of a packet that is made, where its port has no place side by side */
 	uint8_t *verbs_memory;
 	uint32_t verbs_waiting; /* packets of verbs that are in no flow yet */
 	uint8_t next_verbs;
@@ -199,8 +200,9 @@ static inline void weft_ape_ni_wake(struct weft_ape_ni *c, uint64_t at_ns)
 /* The peer at this node, or NULL: there is no room for another. */
 struct weft_ape_peer *weft_ape_ni_peer(struct weft_ape_ni *c, struct weft_ape_coord at);
 void weft_ape_ni_deliver(void *card, unsigned int local, struct weft_ape_word word, bool end);
-void weft_ape_ni_deliver_run(void *card, unsigned int local, const struct weft_ape_word *words,
-			     unsigned int count);
+void weft_ape_ni_deliver_packet(void *card, unsigned int local, struct weft_ape_word header,
+				struct weft_ape_fifo *payload, unsigned int words,
+				struct weft_ape_word footer);
 /* Fails a message; its packets become nothing, and its event comes when none is under way. */
 void weft_ape_message_fail(struct weft_ape_ni *c, struct weft_ape_message *m,
 			   enum weft_ape_status status);

@@ -42,7 +42,7 @@ void weft_ape_node_init(struct weft_ape_node *n, const struct weft_ape_node_conf
 	r->me = config->me;
 	r->locals = config->locals;
 	r->fixed = config->fixed;
-	r->burst = config->link.burst ? config->link.burst : 1;
+	r->bursts = config->link.burst > 1;
 	r->deliver = deliver;
 	r->owner = taker;
 	r->tx = n->tx;
@@ -176,14 +176,14 @@ static void listen(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
 static bool send_beats(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
 {
 	bool back = n->config.loopback >> cable & 1;
-	unsigned int sent = 0, count;
+	unsigned int sent = 0, most = n->router.bursts ? n->config.link.burst : 1, count;
 	const struct weft_ape_word *run;
 	struct weft_ape_beat beat;
 
-	while (sent < n->router.burst && !(n->full >> cable & 1)) {
-		count = n->send_words && !back ? weft_ape_tx_run(&n->tx[cable], now_ns,
-								 n->router.burst - sent, &run)
-					       : 0;
+	while (sent < most && !(n->full >> cable & 1)) {
+		count = n->send_words && !back
+				? weft_ape_tx_run(&n->tx[cable], now_ns, most - sent, &run)
+				: 0;
 		if (count) {
 			n->send_words(n->owner, cable, run, count);
 			sent += 2 * count / n->config.link.quads;

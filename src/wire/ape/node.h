@@ -92,7 +92,13 @@ static inline bool weft_ape_node_has_room(const struct weft_ape_node *n, unsigne
 	return weft_ape_queue_has_room(&n->router.source[WEFT_APE_LOCAL_SOURCE + local].queue,
 				       words);
 }
-/* Gives a whole packet to the router; there is room. A header alone has no footer. */
+/* Where the port's next packet has its payload, if there is room side by side for the longest; else NULL. */
+static inline uint8_t *weft_ape_node_place(const struct weft_ape_node *n, unsigned int local)
+{
+	return weft_ape_fifo_place(&n->router.source[WEFT_APE_LOCAL_SOURCE + local].queue.data,
+				   WEFT_APE_PAYLOAD_WORDS);
+}
+/* Gives a whole packet to the router; there is room. A header alone has no footer. The payload may lie in weft_ape_node_place. */
 void weft_ape_node_give(struct weft_ape_node *n, unsigned int local, struct weft_ape_word header,
 			const uint8_t *payload, unsigned int words, struct weft_ape_word footer);
 

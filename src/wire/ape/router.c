@@ -160,66 +160,92 @@ static bool arbitrate(struct weft_ape_router *r, unsigned int port)
 	return false;
 }
 
-/* Words of payload that have come and lie side by side go on at once, with bursts. How many. */
-static unsigned int move_run(struct weft_ape_router *r, unsigned int port,
-			     struct weft_ape_source *s, unsigned int most)
+static void release(struct weft_ape_router *r, unsigned int port)
 {
-	struct weft_ape_fifo *f = &s->queue.data;
-	unsigned int count =
-		weft_ape_least(weft_ape_least(f->count, s->words_left), f->depth - f->first);
-
-	if (r->burst < 2 || !s->headed || !count)
-		return 0;
-	if (port < WEFT_APE_CABLES) {
-		count = weft_ape_tx_give_run(&r->tx[port], f->word + f->first, count);
-	} else {
-		if (!r->deliver_run)
-			return 0;
-		count = weft_ape_least(count, most);
-		r->deliver_run(r->owner, port - WEFT_APE_CABLES, f->word + f->first, count);
-	}
-	f->first = (f->first + count) % f->depth;
-	f->count -= count;
-	s->words_left -= count;
-	return count;
+	r->passed[port]++;
+	r->source[r->holder[port]].state = WEFT_APE_SOURCE_EMPTY;
+	r->holder[port] = NOBODY;
 }
 
-/* An intra-tile port takes a word in a word time, or a burst of them; a cable what its sender has room for. */
+/* A cable takes a word in a word time, if its sender has room; an intra-tile port always. */
 static bool move_word(struct weft_ape_router *r, unsigned int port)
 {
 	struct weft_ape_source *s = &r->source[r->holder[port]];
-	bool is_cable = port < WEFT_APE_CABLES, moved = false, end = false;
-	unsigned int left = r->burst, run;
+	bool is_cable = port < WEFT_APE_CABLES, end;
 	struct weft_ape_word word;
 
-	while (!end && (is_cable ? weft_ape_tx_has_room(&r->tx[port]) : left)) {
-		run = move_run(r, port, s, left);
-		if (!run && !pop_word(s, &word, &end))
-			break;
-		moved = true;
-		left -= run ? run : 1;
-		if (run)
+	if ((is_cable && !weft_ape_tx_has_room(&r->tx[port])) || !pop_word(s, &word, &end))
+		return false;
+	stir(r, r->holder[port]);
+	r->stirred |= is_cable ? 1u << port : 0;
+	if (is_cable)
+		weft_ape_tx_give(&r->tx[port], word, end);
+	else
+		r->deliver(r->owner, port - WEFT_APE_CABLES, word, end);
+	if (end)
+		release(r, port);
+	return true;
+}
+
+/* ---- Bursts ---- */
+
+/* The sender of a cable gets the header, and takes the rest as it comes and as the cable has room. */
+static bool lend_packet(struct weft_ape_router *r, unsigned int port)
+{
+	struct weft_ape_source *s = &r->source[r->holder[port]];
+	struct weft_ape_tx *tx = &r->tx[port];
+
+	move_word(r, port);
+	if (s->state != WEFT_APE_SOURCE_MOVING)
+		return true;
+	weft_ape_tx_lend(tx, &s->queue, s->words);
+	r->lent |= 1u << port;
+	return true;
+}
+
+/* What senders have taken since is news for those that fill the FIFOs; a packet of which they have all is through. */
+static bool look_after_lent(struct weft_ape_router *r)
+{
+	uint8_t before = r->lent;
+
+	for (unsigned int port = 0; port < WEFT_APE_CABLES; port++) {
+		if (!(r->lent >> port & 1))
 			continue;
-		if (is_cable)
-			weft_ape_tx_give(&r->tx[port], word, end);
-		else
-			r->deliver(r->owner, port - WEFT_APE_CABLES, word, end);
-	}
-	if (moved) {
 		stir(r, r->holder[port]);
-		r->stirred |= is_cable ? 1u << port : 0;
+		r->stirred |= 1u << port;
+		if (r->tx[port].rest)
+			continue;
+		r->lent &= ~(1u << port);
+		release(r, port);
 	}
-	if (end) {
-		r->passed[port]++;
-		r->holder[port] = NOBODY;
-		s->state = WEFT_APE_SOURCE_EMPTY;
-	}
-	return moved;
+	return r->lent != before;
+}
+
+/* A packet for this node is taken whole, when all of it has come; one without a footer has nothing to take. */
+static bool deliver_whole(struct weft_ape_router *r, unsigned int port)
+{
+	struct weft_ape_source *s = &r->source[r->holder[port]];
+	struct weft_ape_queue *q = &s->queue;
+
+	if (q->data.count < s->words || q->headers.count < 2u - s->header_only)
+		return false;
+	weft_ape_fifo_drop(&q->headers, 1);
+	if (!s->header_only)
+		r->deliver_packet(r->owner, port - WEFT_APE_CABLES, s->header, &q->data, s->words,
+				  weft_ape_fifo_pop(&q->headers));
+	stir(r, r->holder[port]);
+	release(r, port);
+	return true;
+}
+
+static bool move_packet(struct weft_ape_router *r, unsigned int port)
+{
+	return port < WEFT_APE_CABLES ? lend_packet(r, port) : deliver_whole(r, port);
 }
 
 bool weft_ape_router_step(struct weft_ape_router *r)
 {
-	bool moved = false;
+	bool moved = r->lent && look_after_lent(r);
 
 	for (unsigned int which = 0; which < WEFT_APE_LOCAL_SOURCE + r->locals; which++) {
 		struct weft_ape_source *s = &r->source[which];
@@ -236,7 +262,10 @@ bool weft_ape_router_step(struct weft_ape_router *r)
 	for (unsigned int port = 0; port < WEFT_APE_CABLES + r->locals; port++) {
 		if (r->holder[port] == NOBODY && (!r->waiting[port] || !arbitrate(r, port)))
 			continue;
-		moved |= move_word(r, port);
+		if (!r->bursts)
+			moved |= move_word(r, port);
+		else if (!(r->lent >> port & 1))
+			moved |= move_packet(r, port);
 	}
 	return moved;
 }
@@ -246,10 +275,26 @@ bool weft_ape_router_is_wanted(const struct weft_ape_router *r, unsigned int cab
 	return r->waiting[cable] || r->holder[cable] != NOBODY;
 }
 
+/* Its sender forgets the packet that it was lent: what it has not taken is dropped here. */
+static void drop_lent(struct weft_ape_router *r, unsigned int cable)
+{
+	struct weft_ape_source *s = &r->source[r->holder[cable]];
+
+	r->lent &= ~(1u << cable);
+	if (r->tx[cable].rest) {
+		s->words_left = r->tx[cable].rest_words;
+		drop(r, s, WEFT_APE_DROP_DOWN);
+	} else {
+		s->state = WEFT_APE_SOURCE_EMPTY;
+	}
+}
+
 void weft_ape_router_down(struct weft_ape_router *r, unsigned int cable)
 {
 	r->up &= ~(1u << cable);
-	if (r->holder[cable] != NOBODY)
+	if (r->lent >> cable & 1)
+		drop_lent(r, cable);
+	else if (r->holder[cable] != NOBODY)
 		drop(r, &r->source[r->holder[cable]], WEFT_APE_DROP_DOWN);
 	r->holder[cable] = NOBODY;
 	for (unsigned int which = 0; which < WEFT_APE_SOURCES; which++)

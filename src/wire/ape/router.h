@@ -45,9 +45,10 @@ struct weft_ape_source {
 typedef void weft_ape_deliver_fn(void *owner, unsigned int local, struct weft_ape_word word,
 				 bool end);
 
-/* The same for several words of payload, with bursts. */
-typedef void weft_ape_deliver_run_fn(void *owner, unsigned int local,
-				     const struct weft_ape_word *words, unsigned int count);
+/* The same for a packet, with bursts: its payload is the front of a FIFO, from which it is taken. */
+typedef void weft_ape_deliver_packet_fn(void *owner, unsigned int local,
+					struct weft_ape_word header, struct weft_ape_fifo *payload,
+					unsigned int words, struct weft_ape_word footer);
 
 struct weft_ape_router {
 	const struct weft_ape_lattice *lattice;
@@ -56,14 +57,15 @@ struct weft_ape_router {
 	uint8_t enabled; /* cables, as bits */
 	uint8_t up;	 /* cables that are up, as bits */
 	bool fixed;	 /* arbitration by number, not in turn */
-	uint16_t burst;	 /* words that an intra-tile port takes in a word time */
+	bool bursts;	 /* a packet goes on in one step, where that can be, not a word */
 	weft_ape_deliver_fn *deliver;
-	weft_ape_deliver_run_fn *deliver_run; /* NULL: `deliver` has all */
+	weft_ape_deliver_packet_fn *deliver_packet; /* NULL: `deliver` has all */
 	void *owner;
 	struct weft_ape_tx *tx; /* one for each cable */
 	struct weft_ape_source source[WEFT_APE_SOURCES];
 	uint32_t waiting[WEFT_APE_PORTS]; /* sources, as bits */
 	uint8_t holder[WEFT_APE_PORTS];	  /* a source, or WEFT_APE_SOURCES */
+	uint8_t lent; /* cables, as bits, whose sender takes the holder's packet out of its FIFOs itself */
 	uint8_t turn[WEFT_APE_PORTS];
 	uint64_t passed[WEFT_APE_PORTS], dropped[WEFT_APE_DROPS];
 	uint8_t stirred; /* cables, as bits, whose sender may have something to say since the owner cleared this */

@@ -455,20 +455,19 @@ static bool came_its_way(const struct weft_ape_ni *c, const struct packet *p)
 	return hops == p->h.hops && vc == p->h.vc && (!hops || p->h.last);
 }
 
-static void take_packet(struct weft_ape_ni *c, const struct weft_ape_incoming *in,
-			struct weft_ape_word footer)
+static void take_packet(struct weft_ape_ni *c, struct weft_ape_word header, const uint8_t *payload,
+			unsigned int words, struct weft_ape_word footer)
 {
-	struct packet p = {.payload = in->payload};
+	struct packet p = {.payload = payload};
 	struct weft_ape_word unsummed = footer;
 
-	weft_ape_header_parse(in->header, &p.h);
+	weft_ape_header_parse(header, &p.h);
 	unsummed.lo &= ~(uint64_t)UINT32_MAX;
 	if (!weft_ape_footer_parse(footer, &p.f)) {
 		c->counters.filler++;
 		return;
 	}
-	if (weft_ape_packet_crc(c->world->crc32c, in->header, in->payload, in->words, unsummed) !=
-		    p.f.crc ||
+	if (weft_ape_packet_crc(c->world->crc32c, header, payload, words, unsummed) != p.f.crc ||
 	    !weft_ape_lattice_has(&c->config.node.lattice, p.f.from)) {
 		c->counters.bad_crc++;
 		return;
@@ -507,17 +506,16 @@ void weft_ape_ni_deliver(void *card, unsigned int local, struct weft_ape_word wo
 		weft_ape_word_store(word, in->payload + (size_t)in->words++ * WEFT_APE_WORD_BYTES);
 	} else {
 		in->within = false;
-		take_packet(c, in, word);
+		take_packet(c, in->header, in->payload, in->words, word);
 	}
 }
 
-/* Words of payload, of a packet whose header has come. */
-void weft_ape_ni_deliver_run(void *card, unsigned int local, const struct weft_ape_word *words,
-			     unsigned int count)
+void weft_ape_ni_deliver_packet(void *card, unsigned int local, struct weft_ape_word header,
+				struct weft_ape_fifo *payload, unsigned int words,
+				struct weft_ape_word footer)
 {
 	struct weft_ape_ni *c = card;
-	struct weft_ape_incoming *in = &c->incoming[local];
+	const uint8_t *bytes = weft_ape_fifo_pop_bytes(payload, words, c->incoming[local].payload);
 
-	weft_ape_words_store(words, in->payload + (size_t)in->words * WEFT_APE_WORD_BYTES, count);
-	in->words += count;
+	take_packet(c, header, bytes, words, footer);
 }

@@ -12,6 +12,7 @@ void weft_ape_tx_init(struct weft_ape_tx *tx, const struct weft_ape_link_config 
 void weft_ape_tx_reset(struct weft_ape_tx *tx)
 {
 	tx->first = tx->count = 0;
+	tx->rest = NULL;
 	tx->giving = tx->begun = tx->within = false;
 	tx->beat_count = 0;
 	tx->said_any = false;
@@ -153,6 +154,44 @@ static bool credit_due(const struct weft_ape_tx *tx, uint64_t now_ns, bool nothi
 
 /* ---- Content ---- */
 
+/* The words that are here: given, or where the rest of the packet waits. */
+static unsigned int words_here(const struct weft_ape_tx *tx)
+{
+	const struct weft_ape_queue *rest = tx->rest;
+
+	if (!rest)
+		return tx->count;
+	if (rest->data.count < tx->rest_words)
+		return tx->count + rest->data.count;
+	return tx->count + tx->rest_words + (rest->headers.count != 0);
+}
+
+/* Whether the oldest of them is its packet's last. */
+static bool is_at_end(const struct weft_ape_tx *tx)
+{
+	return tx->count ? tx->count == 1 && !tx->giving : tx->rest && !tx->rest_words;
+}
+
+static struct weft_ape_word next_word(struct weft_ape_tx *tx)
+{
+	struct weft_ape_queue *rest = tx->rest;
+	struct weft_ape_word w;
+
+	if (tx->count) {
+		w = tx->word[tx->first];
+		tx->first = (tx->first + 1) % WEFT_APE_TX_ROOM;
+		tx->count--;
+		return w;
+	}
+	if (tx->rest_words) {
+		tx->rest_words--;
+		return weft_ape_fifo_pop(&rest->data);
+	}
+	tx->rest = NULL;
+	tx->giving = false;
+	return weft_ape_fifo_pop(&rest->headers);
+}
+
 /* Takes the next word of those given: counts it, and returns its kind. */
 static enum weft_ape_kind count_word(struct weft_ape_tx *tx, struct weft_ape_word *w, bool *end)
 {
@@ -160,10 +199,8 @@ static enum weft_ape_kind count_word(struct weft_ape_tx *tx, struct weft_ape_wor
 	enum weft_ape_kind kind = WEFT_APE_K_FOOTER;
 	bool is_header = !tx->within;
 
-	*w = tx->word[tx->first];
-	*end = weft_ape_tx_at_end(tx);
-	tx->first = (tx->first + 1) % WEFT_APE_TX_MOST;
-	tx->count--;
+	*end = is_at_end(tx);
+	*w = next_word(tx);
 	if (is_header) {
 		kind = WEFT_APE_K_HEADER;
 		tx->vc = weft_ape_bits(*w, 3, 0) % WEFT_APE_CHANNELS;
@@ -184,7 +221,9 @@ static enum weft_ape_kind count_word(struct weft_ape_tx *tx, struct weft_ape_wor
 /* The words of the next beat are there: as many as it has, or the packet's last. */
 static bool has_beat(const struct weft_ape_tx *tx)
 {
-	return tx->count >= 2 || (tx->count && (tx->config->quads < 4 || weft_ape_tx_at_end(tx)));
+	unsigned int here = words_here(tx);
+
+	return here >= 2 || (here && (tx->config->quads < 4 || is_at_end(tx)));
 }
 
 static void put_next_content(struct weft_ape_tx *tx)
@@ -253,22 +292,22 @@ unsigned int weft_ape_tx_run(struct weft_ape_tx *tx, uint64_t now_ns, unsigned i
 			     const struct weft_ape_word **run)
 {
 	unsigned int words = tx->config->quads / 2, n, limit;
+	struct weft_ape_fifo *f;
 
-	if (!words || !tx->within || tx->beat_count || tx->since >= tx->config->cycle ||
+	if (!words || !tx->rest || tx->count || tx->beat_count || tx->since >= tx->config->cycle ||
 	    refresh_due(tx, now_ns))
 		return 0;
+	f = &tx->rest->data;
 	limit = weft_ape_least(most, tx->config->cycle - tx->since) * words;
-	/* the last word is a footer, if all of the packet was given */
-	limit = weft_ape_least(limit, weft_ape_least(tx->count - (tx->count && !tx->giving),
-						     WEFT_APE_TX_MOST - tx->first));
-	*run = tx->word + tx->first;
+	limit = weft_ape_least(limit, weft_ape_least(tx->rest_words, weft_ape_fifo_run(f)));
+	*run = f->word + f->first;
 	n = weft_ape_before_magic(*run, limit);
 	n -= n % words;
 	tx->ledger.sent[tx->vc].data += n;
 	tx->beats[WEFT_APE_K_DATA] += n / words;
 	tx->since += n / words;
-	tx->first = (tx->first + n) % WEFT_APE_TX_MOST;
-	tx->count -= n;
+	tx->rest_words -= n;
+	weft_ape_fifo_drop(f, n);
 	return n;
 }
 

@@ -91,12 +91,13 @@ static inline void weft_ape_word_store(struct weft_ape_word w, uint8_t bytes[WEF
 	__builtin_memcpy(bytes + 8, &w.hi, 8);
 }
 
-/* The same for runs of words. */
+/* The same for runs of words, which may be where the bytes are. */
 static inline void weft_ape_words_load(struct weft_ape_word *to, const uint8_t *bytes,
 				       unsigned int count)
 {
 	if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) {
-		__builtin_memcpy(to, bytes, (size_t)count * WEFT_APE_WORD_BYTES);
+		if ((const uint8_t *)to != bytes)
+			__builtin_memcpy(to, bytes, (size_t)count * WEFT_APE_WORD_BYTES);
 		return;
 	}
 	for (unsigned int i = 0; i < count; i++)
@@ -107,7 +108,8 @@ static inline void weft_ape_words_store(const struct weft_ape_word *words, uint8
 					unsigned int count)
 {
 	if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) {
-		__builtin_memcpy(to, words, (size_t)count * WEFT_APE_WORD_BYTES);
+		if (to != (const uint8_t *)words)
+			__builtin_memcpy(to, words, (size_t)count * WEFT_APE_WORD_BYTES);
 		return;
 	}
 	for (unsigned int i = 0; i < count; i++)
@@ -116,46 +118,16 @@ static inline void weft_ape_words_store(const struct weft_ape_word *words, uint8
 
 /* ---- Looking for MAGIC ---- */
 
-typedef uint32_t weft_ape_quarters __attribute__((vector_size(WEFT_APE_WORD_BYTES)));
-
-/* Adds ones in each quarter of the word that is the same as in MAGIC. No vector is passed by value: a kernel has no registers for it. */
-static inline void weft_ape_like_magic(const struct weft_ape_word *w, weft_ape_quarters *some)
-{
-	const struct weft_ape_word m = {WEFT_APE_MAGIC, WEFT_APE_MAGIC};
-	weft_ape_quarters magic, word;
-
-	__builtin_memcpy(&magic, &m, sizeof(magic));
-	__builtin_memcpy(&word, w, sizeof(word));
-	*some |= (weft_ape_quarters)(word == magic);
-}
-
-/* Whether one of eight words has anything of MAGIC. */
-static inline bool weft_ape_any_like_magic(const struct weft_ape_word w[8])
-{
-	weft_ape_quarters some = {0};
-	struct weft_ape_word any;
-
-#pragma GCC unroll 8
-	for (unsigned int i = 0; i < 8; i++)
-		weft_ape_like_magic(w + i, &some);
-	__builtin_memcpy(&any, &some, sizeof(any));
-	return any.lo | any.hi;
-}
-
-/* How many of the words stand before the first that is MAGIC. */
+/* How many of the words stand before the first that is MAGIC. Half a word is seldom like it. */
 static inline unsigned int weft_ape_before_magic(const struct weft_ape_word *words,
 						 unsigned int count)
 {
-	unsigned int n = 0, end;
+	unsigned int n = 0;
 
-	while (n < count) {
-		end = weft_ape_least(n + 8, count);
-		if (count - n >= 8 && !weft_ape_any_like_magic(words + n))
-			n = end;
-		for (; n < end; n++)
-			if (words[n].lo == WEFT_APE_MAGIC && words[n].hi == WEFT_APE_MAGIC)
-				return n;
-	}
+#pragma GCC unroll 8
+	for (; n < count; n++)
+		if (words[n].lo == WEFT_APE_MAGIC && words[n].hi == WEFT_APE_MAGIC)
+			break;
 	return n;
 }
 
