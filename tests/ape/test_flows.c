@@ -13,6 +13,8 @@
 #define OPS	 40u
 #define RECEIVES 4u
 #define OPS_MAX	 9000u
+#define TRIES	 6u		/* of a packet, until its sender gives up */
+#define WAY	 (2u * 2u * 3u) /* there and back, both directions, of as many hops as there can be */
 
 struct op {
 	struct weft_ape_descriptor d;
@@ -22,6 +24,7 @@ struct op {
 	bool posted, ended, void_; /* its node was killed */
 	enum weft_ape_status status;
 	unsigned int received, life;
+	uint64_t spoilt; /* words on its way: before it was posted; since, when it has ended */
 };
 
 struct game {
@@ -45,6 +48,52 @@ static void note(uint64_t value)
 	game.trace ^= game.trace >> 29;
 }
 
+/* ---- Ways ---- */
+
+/* One direction of a cable, by the node that sends. */
+struct half {
+	uint32_t node;
+	unsigned int cable;
+};
+
+/* Those on the way there and back, with the other direction of each, by which credits come. Their number. */
+static unsigned int list_way(uint32_t from, uint32_t to, struct half way[WAY])
+{
+	const struct weft_ape_lattice *l = &game.cards.torus.config.lattice;
+	unsigned int n = 0;
+
+	for (unsigned int back = 0; back < 2; back++) {
+		struct weft_ape_coord at = weft_ape_lattice_coord(l, back ? to : from);
+		struct weft_ape_coord end = weft_ape_lattice_coord(l, back ? from : to);
+		struct weft_ape_hop hop;
+
+		while (weft_ape_route(l, at, end, WEFT_APE_PORTS, 0, 0x3f, &hop) == WEFT_APE_ON) {
+			way[n++] = (struct half){weft_ape_lattice_index(l, at), hop.cable};
+			weft_ape_lattice_neighbour(l, at, hop.cable, &at);
+			way[n++] = (struct half){weft_ape_lattice_index(l, at), hop.cable ^ 1};
+		}
+	}
+	return n;
+}
+
+/* Words that were flipped or lost on the way until now. */
+static uint64_t spoilt_on_way(uint32_t from, uint32_t to)
+{
+	struct half way[WAY];
+	unsigned int halves = list_way(from, to, way);
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < halves; i++) {
+		const struct weft_sim_cable *c =
+			&game.cards.torus.node[way[i].node].out[way[i].cable];
+
+		sum += c->flipped + c->lost;
+	}
+	return sum;
+}
+
+/* ---- Operations ---- */
+
 static void on_event(struct cards *cards, uint32_t node, unsigned int process,
 		     const struct weft_ape_event *e)
 {
@@ -57,6 +106,7 @@ static void on_event(struct cards *cards, uint32_t node, unsigned int process,
 		assert_true(op->posted && !op->ended && op->from == node && op->process == process);
 		op->ended = true;
 		op->status = e->status;
+		op->spoilt = spoilt_on_way(op->from, op->to) - op->spoilt;
 		return;
 	}
 	/* The first bytes of a SEND say which it is. */
@@ -126,6 +176,7 @@ static void post_one(void)
 	}
 	op->life = game.cards.card[op->from].life;
 	op->posted = true;
+	op->spoilt = spoilt_on_way(op->from, op->to);
 	game.ops++;
 	assert_true(card_post(&game.cards, op->from, op->process, &op->d));
 }
@@ -167,27 +218,22 @@ static void cut_or_mend(void)
 /* Whether nothing was cut or killed on the way there and back. */
 static bool undisturbed(uint32_t from, uint32_t to)
 {
-	const struct weft_ape_lattice *l = &game.cards.torus.config.lattice;
+	struct half way[WAY];
+	unsigned int halves = list_way(from, to, way);
+	bool disturbed = game.disturbed[from] || game.disturbed[to];
 
-	for (unsigned int back = 0; back < 2; back++) {
-		struct weft_ape_coord at = weft_ape_lattice_coord(l, back ? to : from);
-		struct weft_ape_coord end = weft_ape_lattice_coord(l, back ? from : to);
-		struct weft_ape_hop hop;
-		uint32_t node = weft_ape_lattice_index(l, at);
+	for (unsigned int i = 0; i < halves; i++)
+		disturbed |= game.disturbed[way[i].node] ||
+			     game.cable_disturbed[way[i].node][way[i].cable];
+	return !disturbed;
+}
 
-		while (weft_ape_route(l, at, end, WEFT_APE_PORTS, 0, 0x3f, &hop) == WEFT_APE_ON) {
-			if (game.disturbed[node] || game.cable_disturbed[node][hop.cable])
-				return false;
-			weft_ape_lattice_neighbour(l, at, hop.cable, &at);
-			node = weft_ape_lattice_index(l, at);
-			/* Credits come by the other half of the cable. */
-			if (game.cable_disturbed[node][hop.cable ^ 1])
-				return false;
-		}
-		if (game.disturbed[node])
-			return false;
-	}
-	return true;
+/* What is told of an operation between nodes that nothing disturbed. By chance all tries of a packet may be lost to bad cables: then
+ * at least as many words were. */
+static bool is_fair(const struct op *op)
+{
+	return op->status == WEFT_APE_OK ||
+	       (op->status == WEFT_APE_UNREACHABLE && op->spoilt >= TRIES);
 }
 
 static void assert_bytes(const struct op *op)
@@ -215,7 +261,7 @@ static void judge(void)
 		const struct op *op = &game.op[i];
 
 		assert_true(op->ended || op->void_);
-		if (undisturbed(op->from, op->to) && op->status != WEFT_APE_OK)
+		if (undisturbed(op->from, op->to) && !is_fair(op))
 			fail_msg("operation %u: %s", i, weft_ape_status_str(op->status));
 		if (op->d.opcode != WEFT_APE_OP_SEND)
 			assert_bytes(op);
