@@ -23,12 +23,13 @@
 #define NAP_NS	    5000000u
 #define NAPS_MOST   400u
 
-/* In a stream, so many turns without sleep, a card looks again for a while before it sleeps: two that wait for each other at each
- * window would spend more on sleep than on words. Only while nobody else wants the core. */
+/* In a stream, so many turns without sleep, a card looks again for a while before it sleeps, as long as sleep and waking take: two
+ * that wait for each other at each window would spend more on sleep than on words. Other programs have the core meanwhile, if they want it. */
 #define STREAM_TURNS 6u
-#define LINGER_NS    8000u
-#define LATE_NS	     50000u /* a yield that took so long gave the core to others */
-#define LATE_SHARE   40u    /* then none for so many times as long */
+#define LINGER_NS    20000u
+#define LATE_NS                                                                                    \
+	1000000u /* a yield that took so long gave the core to one that does not give it back soon */
+#define LATE_SHARE 10u /* then none for so many times as long */
 /* In a stream a program that sleeps is told of ends no oftener, as cards moderate their interrupts; at once when nothing moves. */
 #define TELL_NS 100000u
 
