@@ -193,13 +193,12 @@ static bool move_word(struct weft_ape_router *r, unsigned int port)
 static bool lend_packet(struct weft_ape_router *r, unsigned int port)
 {
 	struct weft_ape_source *s = &r->source[r->holder[port]];
-	struct weft_ape_tx *tx = &r->tx[port];
 
 	move_word(r, port);
-	if (s->state != WEFT_APE_SOURCE_MOVING)
-		return true;
-	weft_ape_tx_lend(tx, &s->queue, s->words);
-	r->lent |= 1u << port;
+	if (s->state == WEFT_APE_SOURCE_MOVING) {
+		weft_ape_tx_lend(&r->tx[port], &s->queue, s->words);
+		r->lent |= 1u << port;
+	}
 	return true;
 }
 

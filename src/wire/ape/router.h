@@ -59,7 +59,7 @@ struct weft_ape_router {
 	bool fixed;	 /* arbitration by number, not in turn */
 	bool bursts;	 /* a packet goes on in one step, where that can be, not a word */
 	weft_ape_deliver_fn *deliver;
-	weft_ape_deliver_packet_fn *deliver_packet; /* NULL: `deliver` has all */
+	weft_ape_deliver_packet_fn *deliver_packet; /* with bursts, instead */
 	void *owner;
 	struct weft_ape_tx *tx; /* one for each cable */
 	struct weft_ape_source source[WEFT_APE_SOURCES];
