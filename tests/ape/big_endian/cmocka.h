@@ -13,11 +13,13 @@
 struct CMUnitTest {
 	const char *name;
 	void (*run)(void **state);
+	int (*teardown)(void **state);
 };
 
-#define cmocka_unit_test(f)                                                                        \
+#define cmocka_unit_test(f) cmocka_unit_test_teardown(f, NULL)
+#define cmocka_unit_test_teardown(f, end)                                                          \
 	{                                                                                          \
-#f, f                                                                              \
+#f, f, end                                                                         \
 	}
 #define cmocka_run_group_tests(tests, setup, teardown)                                             \
 	shim_run(tests, sizeof(tests) / sizeof(*(tests)), setup)
@@ -49,6 +51,8 @@ static inline int shim_run(const struct CMUnitTest *tests, size_t count, int (*s
 		void *state = NULL;
 
 		tests[i].run(&state);
+		if (tests[i].teardown && tests[i].teardown(&state))
+			return 1;
 		printf("ok %s\n", tests[i].name);
 	}
 	return 0;
