@@ -27,9 +27,8 @@
  * that wait for each other at each window would spend more on sleep than on words. Other programs have the core meanwhile, if they want it. */
 #define STREAM_TURNS 6u
 #define LINGER_NS    20000u
-#define LATE_NS                                                                                    \
-	1000000u /* a yield that took so long gave the core to one that does not give it back soon */
-#define LATE_SHARE 10u /* then none for so many times as long */
+#define LATE_NS	     1000000u /* a yield that took so long found a program that keeps the core */
+#define LATE_SHARE   10u      /* then none for so many times as long */
 /* In a stream a program that sleeps is told of ends no oftener, as cards moderate their interrupts; at once when nothing moves. */
 #define TELL_NS 100000u
 

@@ -20,11 +20,18 @@ struct weft_ape_fifo {
 	uint32_t depth, first, count, deepest;
 };
 
+/* The place of the next word. */
+static inline uint32_t weft_ape_fifo_end(const struct weft_ape_fifo *f)
+{
+	uint32_t place = f->first + f->count;
+
+	return place < f->depth ? place : place - f->depth;
+}
+
 static inline void weft_ape_fifo_push(struct weft_ape_fifo *f, struct weft_ape_word w)
 {
-	uint32_t place = f->first + f->count++;
-
-	f->word[place < f->depth ? place : place - f->depth] = w;
+	f->word[weft_ape_fifo_end(f)] = w;
+	f->count++;
 	if (f->count > f->deepest)
 		f->deepest = f->count;
 }
@@ -33,10 +40,9 @@ static inline void weft_ape_fifo_push(struct weft_ape_fifo *f, struct weft_ape_w
 static inline void weft_ape_fifo_push_bytes(struct weft_ape_fifo *f, const uint8_t *bytes,
 					    uint32_t count)
 {
-	uint32_t place = f->first + f->count, run;
+	uint32_t place = weft_ape_fifo_end(f);
+	uint32_t run = weft_ape_least(count, f->depth - place);
 
-	place -= place < f->depth ? 0 : f->depth;
-	run = weft_ape_least(count, f->depth - place);
 	weft_ape_words_load(f->word + place, bytes, run);
 	if (run < count)
 		weft_ape_words_load(f->word, bytes + (size_t)run * WEFT_APE_WORD_BYTES,
@@ -49,10 +55,8 @@ static inline void weft_ape_fifo_push_bytes(struct weft_ape_fifo *f, const uint8
 /* Where the next words go, if so many have room there side by side; else NULL. */
 static inline uint8_t *weft_ape_fifo_place(const struct weft_ape_fifo *f, uint32_t count)
 {
-	uint32_t place = f->first + f->count;
+	uint32_t place = weft_ape_fifo_end(f);
 
-	if (place >= f->depth)
-		place -= f->depth;
 	return count <= f->depth - f->count && count <= f->depth - place
 		       ? (uint8_t *)(f->word + place)
 		       : NULL;

@@ -189,35 +189,36 @@ static bool move_word(struct weft_ape_router *r, unsigned int port)
 
 /* ---- Bursts ---- */
 
-/* The sender of a cable gets the header, and takes the rest as it comes and as the cable has room. */
+/* The sender of a cable gets the header, and takes the rest as it comes and as the cable has room: it was lent the packet of whatever
+ * source holds the cable. */
 static bool lend_packet(struct weft_ape_router *r, unsigned int port)
 {
 	struct weft_ape_source *s = &r->source[r->holder[port]];
 
+	if (r->tx[port].rest)
+		return false;
 	move_word(r, port);
-	if (s->state == WEFT_APE_SOURCE_MOVING) {
+	if (s->state == WEFT_APE_SOURCE_MOVING)
 		weft_ape_tx_lend(&r->tx[port], &s->queue, s->words);
-		r->lent |= 1u << port;
-	}
 	return true;
 }
 
 /* What senders have taken since is news for those that fill the FIFOs; a packet of which they have all is through. */
 static bool look_after_lent(struct weft_ape_router *r)
 {
-	uint8_t before = r->lent;
+	bool any = false;
 
 	for (unsigned int port = 0; port < WEFT_APE_CABLES; port++) {
-		if (!(r->lent >> port & 1))
+		if (r->holder[port] == NOBODY)
 			continue;
 		stir(r, r->holder[port]);
 		r->stirred |= 1u << port;
 		if (r->tx[port].rest)
 			continue;
-		r->lent &= ~(1u << port);
 		release(r, port);
+		any = true;
 	}
-	return r->lent != before;
+	return any;
 }
 
 /* A packet for this node is taken whole, when all of it has come; one without a footer has nothing to take. */
@@ -244,7 +245,7 @@ static bool move_packet(struct weft_ape_router *r, unsigned int port)
 
 bool weft_ape_router_step(struct weft_ape_router *r)
 {
-	bool moved = r->lent && look_after_lent(r);
+	bool moved = r->bursts && look_after_lent(r);
 
 	for (unsigned int which = 0; which < WEFT_APE_LOCAL_SOURCE + r->locals; which++) {
 		struct weft_ape_source *s = &r->source[which];
@@ -261,10 +262,7 @@ bool weft_ape_router_step(struct weft_ape_router *r)
 	for (unsigned int port = 0; port < WEFT_APE_CABLES + r->locals; port++) {
 		if (r->holder[port] == NOBODY && (!r->waiting[port] || !arbitrate(r, port)))
 			continue;
-		if (!r->bursts)
-			moved |= move_word(r, port);
-		else if (!(r->lent >> port & 1))
-			moved |= move_packet(r, port);
+		moved |= r->bursts ? move_packet(r, port) : move_word(r, port);
 	}
 	return moved;
 }
@@ -274,27 +272,25 @@ bool weft_ape_router_is_wanted(const struct weft_ape_router *r, unsigned int cab
 	return r->waiting[cable] || r->holder[cable] != NOBODY;
 }
 
-/* Its sender forgets the packet that it was lent: what it has not taken is dropped here. */
-static void drop_lent(struct weft_ape_router *r, unsigned int cable)
+/* What its sender has not taken of a packet that it was lent is dropped; maybe nothing. */
+static void drop_held(struct weft_ape_router *r, unsigned int cable)
 {
 	struct weft_ape_source *s = &r->source[r->holder[cable]];
 
-	r->lent &= ~(1u << cable);
-	if (r->tx[cable].rest) {
-		s->words_left = r->tx[cable].rest_words;
-		drop(r, s, WEFT_APE_DROP_DOWN);
-	} else {
+	if (r->bursts && !r->tx[cable].rest) {
 		s->state = WEFT_APE_SOURCE_EMPTY;
+		return;
 	}
+	if (r->bursts)
+		s->words_left = r->tx[cable].rest_words;
+	drop(r, s, WEFT_APE_DROP_DOWN);
 }
 
 void weft_ape_router_down(struct weft_ape_router *r, unsigned int cable)
 {
 	r->up &= ~(1u << cable);
-	if (r->lent >> cable & 1)
-		drop_lent(r, cable);
-	else if (r->holder[cable] != NOBODY)
-		drop(r, &r->source[r->holder[cable]], WEFT_APE_DROP_DOWN);
+	if (r->holder[cable] != NOBODY)
+		drop_held(r, cable);
 	r->holder[cable] = NOBODY;
 	for (unsigned int which = 0; which < WEFT_APE_SOURCES; which++)
 		if (r->waiting[cable] >> which & 1)

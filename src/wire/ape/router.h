@@ -65,7 +65,6 @@ struct weft_ape_router {
 	struct weft_ape_source source[WEFT_APE_SOURCES];
 	uint32_t waiting[WEFT_APE_PORTS]; /* sources, as bits */
 	uint8_t holder[WEFT_APE_PORTS];	  /* a source, or WEFT_APE_SOURCES */
-	uint8_t lent; /* cables, as bits, whose sender takes the holder's packet out of its FIFOs itself */
 	uint8_t turn[WEFT_APE_PORTS];
 	uint64_t passed[WEFT_APE_PORTS], dropped[WEFT_APE_DROPS];
 	uint8_t stirred; /* cables, as bits, whose sender may have something to say since the owner cleared this */

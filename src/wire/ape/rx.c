@@ -328,7 +328,7 @@ unsigned int weft_ape_rx_run(struct weft_ape_rx *rx, const uint64_t *quad, unsig
 		return 0;
 	count = weft_ape_least(count, rx->words_left / words);
 	while (n < count) {
-		uint32_t place = (f->first + f->count) % f->depth;
+		uint32_t place = weft_ape_fifo_end(f);
 		unsigned int room = weft_ape_least((count - n) * words, f->depth - place);
 		unsigned int run = copy_words(f->word + place, quad + (size_t)n * quads,
 					      room - room % words, words);
