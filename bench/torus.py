@@ -13,7 +13,7 @@ import measure
 from measure import show_size
 from pairs import Trouble, free_port, listening, wait_for
 
-LATTICE, FIFO = '2x2x2', 3840
+LATTICE, FIFO = '2x2x2', 15360
 NEAR, FAR = (1, '1,0,0', 1), (3, '1,1,1', 7)  # hops, node and rank, from node 0,0,0
 HANDS = 3      # program, card, card, program
 SIZES = [64 << 10, 1 << 20, 4 << 20]

@@ -214,7 +214,7 @@ static const struct option_of {
 	{"--part", UP, "I/N: from 0/1 to 7/8", take_part},
 	{"--port", UP, "1 to 65535", take_port},
 	{"--peer", UP, "HOST:PORT, for each other part once", take_peer},
-	{"--fifo", UP, "1 to 3840 words", take_fifo},
+	{"--fifo", UP, "1 to 61440 words", take_fifo},
 	{"--engines", UP, "1 to 8", take_engines},
 	{"--json", STATUS, NULL, take_json},
 	{"--netns", UP, NULL, take_netns},
@@ -338,7 +338,7 @@ static int parse_up(struct weft_torus_options *o, int argc, char **argv)
 	o->shape.quads = o->shape.phy == WEFT_TORUS_8B10B ? 2 : o->shape.lanes;
 	if (!weft_torus_config(&o->shape, at, &config))
 		return weft_main_usage_error("torus", "--fifo is 1 to %u words with one lane",
-					     WEFT_APE_DEPTH_NARROW);
+					     WEFT_APE_DEPTH_NARROW << WEFT_APE_SHIFT_MAX);
 	if (o->shape.netns && (o->shape.parts > 1 || o->shape.link != WEFT_TORUS_RING))
 		return weft_main_usage_error("torus", "--netns goes with rings, and with one part");
 	if (o->peers != o->shape.parts - 1)

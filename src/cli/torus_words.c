@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "card/torus/torus.h"
 #include "cli/torus.h"
 #include "link/ring.h"
 #include "wire/ape/frames.h"
@@ -20,12 +21,13 @@ static const char *const types[WEFT_APE_HEADER_ONLY] = {
 /* What the words so far have told of the one that comes. */
 struct decoder {
 	unsigned int quads;
-	bool in_step; /* a START was seen */
-	bool within;  /* a packet: its header was seen, its footer was not */
-	bool begun;   /* START was seen, its header was not */
-	bool magic;   /* the beat before was MAGIC */
-	bool half;    /* of 64 bits: the first half of a word; */
-	bool credit;  /* of a credit */
+	uint8_t shift; /* of credits */
+	bool in_step;  /* a START was seen */
+	bool within;   /* a packet: its header was seen, its footer was not */
+	bool begun;    /* START was seen, its header was not */
+	bool magic;    /* the beat before was MAGIC */
+	bool half;     /* of 64 bits: the first half of a word; */
+	bool credit;   /* of a credit */
 	uint64_t low;
 	uint32_t left; /* words of payload */
 };
@@ -35,12 +37,13 @@ static void print_word(struct weft_ape_word w)
 	printf("  %016llx%016llx  ", (unsigned long long)w.hi, (unsigned long long)w.lo);
 }
 
-static void print_credit(struct weft_ape_word w)
+static void print_credit(const struct decoder *d, struct weft_ape_word w)
 {
 	struct weft_ape_credit c;
 
 	print_word(w);
-	if (weft_ape_secded_check(&w) == WEFT_APE_SPOILT || !weft_ape_credit_parse(w, &c)) {
+	if (weft_ape_secded_check(&w) == WEFT_APE_SPOILT ||
+	    !weft_ape_credit_parse(w, d->shift, &c)) {
 		puts("of no kind");
 		return;
 	}
@@ -112,7 +115,7 @@ static void print_words(struct decoder *d, const struct weft_ape_beat *beat, boo
 	d->half = false;
 	d->credit = false;
 	if (credit) {
-		print_credit(w);
+		print_credit(d, w);
 		return;
 	}
 	print_content(d, w);
@@ -205,6 +208,7 @@ static void print_last(struct decoder *d, const struct weft_torus_shape *shape,
 int weft_torus_words(struct weft_torus_options *o, char **words)
 {
 	static uint64_t quad[LAST][WEFT_RING_QUADS];
+	struct weft_ape_ni_config config;
 	struct decoder d = {.in_step = false};
 	struct weft_torus_end end;
 	struct weft_cable_ring ring;
@@ -215,7 +219,9 @@ int weft_torus_words(struct weft_torus_options *o, char **words)
 		return err;
 	if (weft_torus_open_cable(o, end.at, end.cable, &ring))
 		return 1;
+	weft_torus_config(&o->shape, end.at.at, &config);
 	d.quads = o->shape.quads;
+	d.shift = config.node.link.shift;
 	for (unsigned int i = 0; i < TRIES && !count && ring.beats > LAST; i++)
 		count = copy_last(&ring, quad);
 	weft_ring_close(&ring);

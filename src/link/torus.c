@@ -164,13 +164,15 @@ uint32_t weft_torus_ring_quads(const struct weft_torus_shape *s)
 }
 
 #define BEATS_LEAST 2048u
+#define BURST	    320u
 
 uint32_t weft_torus_ring_beats(const struct weft_torus_shape *s)
 {
-	uint32_t beats = BEATS_LEAST;
+	/* all that may be under way: a FIFO of words, what stands round packets, and a burst */
+	uint32_t words = s->data_depth + s->data_depth / 64 + BURST, beats = BEATS_LEAST;
 
 	/* in one of 64 bits, or a slot of one lane, a word is two */
-	while (beats < 2 * s->data_depth * (s->quads < 2 || s->phy != WEFT_TORUS_NO_PHY ? 2 : 1))
+	while (beats < words * (s->quads < 2 || s->phy != WEFT_TORUS_NO_PHY ? 2 : 1))
 		beats *= 2;
 	return beats;
 }

@@ -157,6 +157,16 @@ void cards_in_bursts(struct weft_ape_ni_config *config)
 	config->node.link.thrifty = true;
 }
 
+void cards_are_deep(struct weft_ape_ni_config *config)
+{
+	struct weft_ape_node_config *node = &config->node;
+
+	node->link.shift = 2;
+	node->data_depth = WEFT_APE_DEPTH_TOLD << node->link.shift;
+	node->link.threshold.data = node->data_depth;
+	node->link.threshold.headers = node->header_depth + node->link.margin;
+}
+
 void cards_begin_with(struct cards *c, const struct weft_ape_ni_config *config, uint64_t seed,
 		      cards_event_fn *event)
 {

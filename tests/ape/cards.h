@@ -43,6 +43,8 @@ struct cards {
 struct weft_ape_ni_config cards_config(unsigned int x, unsigned int y, unsigned int z);
 /* As live cards have it, with more than a beat in a word time. */
 void cards_in_bursts(struct weft_ape_ni_config *config);
+/* With FIFOs so deep that credits count units of 4 words. */
+void cards_are_deep(struct weft_ape_ni_config *config);
 void cards_begin_with(struct cards *c, const struct weft_ape_ni_config *config, uint64_t seed,
 		      cards_event_fn *event);
 /* Each process has registered all of its memory, and the cables are up; the seed is 1. */

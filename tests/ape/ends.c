@@ -24,7 +24,9 @@ void pair_begin(struct pair *p, const struct weft_ape_link_config *config, unsig
 			e->queue[vc].headers.word = e->header_word[vc];
 			e->queue[vc].headers.depth = WEFT_APE_HEADER_DEPTH;
 			e->queue[vc].data.word = e->data_word[vc];
-			e->queue[vc].data.depth = WEFT_APE_DATA_DEPTH;
+			e->queue[vc].data.depth = config->shift
+							  ? WEFT_APE_DEPTH_TOLD << config->shift
+							  : WEFT_APE_DATA_DEPTH;
 		}
 		weft_ape_tx_init(&e->tx, &p->config, &e->rx);
 		end_begin(p, e);

@@ -19,16 +19,29 @@ static struct weft_ape_link_config usual(void)
 	return config;
 }
 
+/* As deep as credits can tell in units of 1 << shift words. */
+static struct weft_ape_link_config deep(uint8_t shift)
+{
+	struct weft_ape_link_config config = usual();
+
+	config.shift = shift;
+	config.threshold.data = WEFT_APE_DEPTH_TOLD << shift;
+	config.threshold.headers = WEFT_APE_HEADER_DEPTH + config.margin;
+	return config;
+}
+
 static void assert_depths(void)
 {
+	const struct weft_ape_counts *most = &pair.config.threshold;
+
 	for (unsigned int i = 0; i < 2; i++) {
 		assert_int_equal(pair.end[i].rx.no_room, 0);
 		for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++) {
 			const struct weft_ape_queue *q = &pair.end[i].queue[vc];
 
 			/* Thresholds leave the margin free in the FIFO of headers, too. */
-			assert_in_range(q->data.deepest, 0, 384 - 64);
-			assert_in_range(q->headers.deepest, 0, 96 - 64);
+			assert_in_range(q->data.deepest, 0, most->data - 64);
+			assert_in_range(q->headers.deepest, 0, most->headers - 64);
 		}
 	}
 }
@@ -52,6 +65,25 @@ static unsigned int flow(unsigned int times, unsigned int words, unsigned int ra
 	return packets;
 }
 
+/* The part of the cable that packets have which are given on one channel alone, so that its window is what limits. */
+static double stream(unsigned int times, unsigned int words, uint64_t *seed)
+{
+	unsigned int packets = 0;
+
+	for (unsigned int t = 0; t < times; t++) {
+		if (pair_may_give(&pair, 0)) {
+			struct packet packet;
+
+			packet_make(&packet, 0, words, seed);
+			pair_give(&pair, 0, &packet);
+		}
+		pair_feed(&pair, 0, 4);
+		pair_step(&pair);
+		packets += pair_take(&pair, 1, 2);
+	}
+	return packets * (words + 4.0) / times;
+}
+
 /* Windows of both channels: 16 packets of 16 words each by headers, 20 by data. A packet is 20
  * words of the cable; the round trip is both delays, and the packet that is waited for. */
 static void test_window(void **state)
@@ -63,27 +95,42 @@ static void test_window(void **state)
 		unsigned int round_trip = 2 * delays[i] + 20, times = 20000 + 40 * delays[i];
 		double window = 16 * 20, expected, found;
 		uint64_t seed = i;
-		unsigned int packets = 0;
 
 		pair_begin(&pair, &config, delays[i]);
 		flow(2 * round_trip + 100, 16, 2, &seed);
-		/* One channel alone, so that its window is what limits. */
-		for (unsigned int t = 0; t < times; t++) {
-			if (pair_may_give(&pair, 0)) {
-				struct packet packet;
-
-				packet_make(&packet, 0, 16, &seed);
-				pair_give(&pair, 0, &packet);
-			}
-			pair_feed(&pair, 0, 4);
-			pair_step(&pair);
-			packets += pair_take(&pair, 1, 2);
-		}
+		found = stream(times, 16, &seed);
 		expected = window / round_trip < 1 ? window / round_trip : 1;
-		found = packets * 20.0 / times;
 		printf("# delay %5u: %.3f of the cable, window / round trip %.3f\n", delays[i],
 		       found, expected);
 		assert_true(found > 0.9 * expected && found < 1.1 * expected);
+		assert_depths();
+	}
+}
+
+/* Deep FIFOs have their window, too, although their credits tell only whole units: 59 packets of 256 words by data. */
+static void test_deep_window(void **state)
+{
+	static const unsigned int delays[] = {100, 7000, 10000};
+
+	for (unsigned int i = 0; i < sizeof(delays) / sizeof(*delays); i++) {
+		struct weft_ape_link_config config = deep(2);
+		unsigned int round_trip = 2 * delays[i] + 260, times = 20 * round_trip + 50000;
+		double window = 59.0 * 260, expected, found;
+		uint64_t seed = i;
+
+		pair_begin(&pair, &config, delays[i]);
+		stream(2 * round_trip + 100, 256, &seed);
+		found = stream(times, 256, &seed);
+		expected = window / round_trip < 1 ? window / round_trip : 1;
+		printf("# delay %5u, deep: %.3f of the cable, window / round trip %.3f\n",
+		       delays[i], found, expected);
+		assert_true(found > 0.9 * expected && found < 1.1 * expected);
+		assert_depths();
+		/* and a receiver that stops is never sent more than it offered */
+		flow(2 * round_trip + 40000, 256, 0, &seed);
+		assert_true(pair.end[1].queue[0].data.count > config.threshold.data - 64 - 512 ||
+			    pair.end[1].queue[1].data.count > config.threshold.data - 64 - 512);
+		flow(2 * round_trip + 40000, 256, 1, &seed);
 		assert_depths();
 	}
 }
@@ -118,7 +165,7 @@ static bool spoil_credits(struct pair *p, unsigned int i, struct weft_ape_beat *
 	struct weft_ape_credit credit;
 	uint64_t dice = splitmix64(&meddle_seed);
 
-	if (i == 0 || !weft_ape_credit_parse(w, &credit))
+	if (i == 0 || !weft_ape_credit_parse(w, p->config.shift, &credit))
 		return true;
 	if (dice % 8 == 0)
 		return false;
@@ -161,9 +208,9 @@ static bool lose_data(struct pair *p, unsigned int i, struct weft_ape_beat *beat
 	return i || splitmix64(&meddle_seed) % 200;
 }
 
-static void test_lost_words(void **state)
+static void lose_words(struct weft_ape_link_config config)
 {
-	struct weft_ape_link_config config = usual();
+	uint32_t rest = (1u << config.shift) - 1; /* of a unit */
 	uint64_t seed = 7;
 	unsigned int packets, early;
 
@@ -186,9 +233,17 @@ static void test_lost_words(void **state)
 	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++) {
 		const struct weft_ape_ledger *l = &pair.end[0].tx.ledger;
 
-		assert_int_equal(l->sent[vc].data, l->arrived[vc].data);
+		assert_in_range(l->sent[vc].data - l->arrived[vc].data, 0, rest);
 		assert_int_equal(l->sent[vc].headers, l->arrived[vc].headers);
 	}
+}
+
+static void test_lost_words(void **state)
+{
+	lose_words(usual());
+	lose_words(deep(2));
+	lose_words(deep(WEFT_APE_SHIFT_MAX));
+	assert_depths();
 }
 
 /* The other end begins anew, its counts at 0; the sender follows it. */
@@ -234,6 +289,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_window),
+		cmocka_unit_test(test_deep_window),
 		cmocka_unit_test(test_depths),
 		cmocka_unit_test(test_lost_credits),
 		cmocka_unit_test(test_lost_words),

@@ -285,6 +285,8 @@ static uint64_t play(uint64_t seed, bool disturb)
 	/* of each kind of disturbance the half: word by word as hardware, and in bursts as live cards */
 	if ((seed ^ seed >> 3) & 1)
 		cards_in_bursts(&config);
+	if ((seed ^ seed >> 4) & 1)
+		cards_are_deep(&config);
 	cards_begin_with(&game.cards, &config, seed, on_event);
 	for (uint32_t n = 0; n < t->count; n++) {
 		begin_node(n);

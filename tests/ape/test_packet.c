@@ -103,7 +103,7 @@ static void check_credit(const uint64_t *v, struct weft_ape_word expected)
 
 	assert_int_equal(w.lo, expected.lo);
 	assert_int_equal(w.hi, expected.hi);
-	assert_true(weft_ape_credit_parse(w, &back));
+	assert_true(weft_ape_credit_parse(w, 0, &back));
 	assert_int_equal(back.used[1].headers, c.used[1].headers);
 	assert_int_equal(back.taken[0].data, c.taken[0].data);
 	assert_true(weft_ape_word_equal(weft_ape_credit_build(&back), w));
@@ -188,7 +188,7 @@ static void test_no_credit(void **state)
 			if (bit >= 0)
 				weft_ape_flip_bit(&words[i], bit);
 			weft_ape_secded_check(&words[i]);
-			assert_false(weft_ape_credit_parse(words[i], &c));
+			assert_false(weft_ape_credit_parse(words[i], 0, &c));
 		}
 	}
 }

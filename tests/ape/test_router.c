@@ -270,7 +270,9 @@ static void test_configs(void **state)
 	BAD(c.locals = 9);
 	BAD(c.header_depth = 1);
 	BAD(c.header_depth = 129);
-	BAD(c.data_depth = WEFT_APE_DEPTH_MAX + 1);
+	BAD(c.data_depth = WEFT_APE_DEPTH_TOLD + 1);
+	BAD(c.link.shift = 2; c.data_depth = 4 * WEFT_APE_DEPTH_TOLD + 1);
+	BAD(c.link.shift = WEFT_APE_SHIFT_MAX + 1);
 	BAD(c.link.quads = 1; c.data_depth = WEFT_APE_DEPTH_NARROW + 1);
 	BAD(c.data_depth = 300);
 	BAD(c.link.threshold.headers = 193);

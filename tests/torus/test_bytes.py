@@ -23,7 +23,7 @@ SIZES = [0, 1, 15, 16, 17, 255, 4095, 4096, 4097, 8192, 20000]  # as in pairs.c
 
 @pytest.mark.parametrize('words', [
     '2x2x2', '1', '3x3 --mesh y', '8 --ties parity', '5 --lanes 4', '4x2 --lanes 1 --engines 1',
-    '2x3x2 --order zyx --vcs 2', '4 --mesh x --vcs 1 --fifo 320', '3x2 --fifo 3840', '3 --lanes 1 --fifo 1920', '2x2 --phy 8b10b --lanes 4',
+    '2x3x2 --order zyx --vcs 2', '4 --mesh x --vcs 1 --fifo 320', '3x2 --fifo 15360', '3 --lanes 1 --fifo 3840', '2x2 --phy 8b10b --lanes 4',
     '3 --phy 64b66b', '2x2 --link udp', '3 --link udp --phy 64b66b --lanes 1',
 ])
 @pytest.mark.counted

@@ -36,8 +36,8 @@ def test_up_and_down(live):
 @pytest.mark.parametrize('words', [
     ['0'], ['2x'], ['x2'], ['2x2x2x2'], ['-1'], ['65'], ['8x8x2'], ['300'], ['2,2'], ['2x0x2'], [],
     ['2', '--mesh', 'w'], ['2', '--order', 'xy'], ['2', '--order', 'xxy'], ['2', '--ties', 'left'],
-    ['2', '--vcs', '3'], ['2', '--vcs', '0'], ['2', '--lanes', '3'], ['2', '--fifo', '100'], ['2', '--fifo', '4000'],
-    ['2', '--lanes', '1', '--fifo', '1921'],
+    ['2', '--vcs', '3'], ['2', '--vcs', '0'], ['2', '--lanes', '3'], ['2', '--fifo', '100'], ['2', '--fifo', '61500'],
+    ['2', '--lanes', '1', '--fifo', '30721'],
     ['2', '--engines', '0'], ['2', '--engines', '9'], ['2', '--name', 'a/b'], ['2', '--name', ''],
     ['2', '--phy', '10b8b'], ['2', '--link', 'wire'], ['2', '--phy', '8b10b', '--lanes', '8'], ['2', '--part', '2/2'],
     ['2', '--part', '0/2'], ['2', '--peer', 'localhost:4800'], ['2', '--part', '0/2', '--peer', 'localhost'],
@@ -90,7 +90,8 @@ def test_run(live):
 @pytest.mark.parametrize('words, says', [
     ('up 2 --mesh w', "--mesh is letters of x, y and z, not 'w'"), ('up 2 --vcs 3', "--vcs is 1 or 2, not '3'"),
     ('up 2 --lanes 3', "--lanes is 1, 2 or 4, not '3'"), ('up 2 --engines 9', "--engines is 1 to 8, not '9'"),
-    ('up 2 --fifo 3841', "--fifo is 1 to 3840 words, not '3841'"), ('up 2 --fifo 3840 --lanes 1', '--fifo is 1 to 1920 words with one lane'),
+    ('up 2 --fifo 61441', "--fifo is 1 to 61440 words, not '61441'"),
+    ('up 2 --fifo 30721 --lanes 1', '--fifo is 1 to 30720 words with one lane'),
     ('up 2 --phy 10b', "--phy is none, 8b10b or 64b66b, not '10b'"), ('up 2 --ties', '--ties needs plus, minus or parity'),
     ('up 2 --part 2/2', "--part is I/N: from 0/1 to 7/8, not '2/2'"), ('up 2 --each', 'up takes no --each'),
     ('status --mesh x', 'status takes no --mesh'), ('down --json', 'down takes no --json'), ('run --svg true', 'run takes no --svg'),

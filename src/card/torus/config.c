@@ -13,6 +13,21 @@ static bool is_order(const uint32_t order[WEFT_APE_DIMENSIONS])
 	return seen == (1u << WEFT_APE_DIMENSIONS) - 1;
 }
 
+/* Of hardware's 512 words its 384; of more all: what is under way counts as used, so that nothing need be held back for it. */
+static void offer_depth(struct weft_ape_node_config *node)
+{
+	struct weft_ape_link_config *link = &node->link;
+	uint32_t told = link->quads == 1 ? WEFT_APE_DEPTH_NARROW : WEFT_APE_DEPTH_TOLD;
+
+	if (node->data_depth <= WEFT_APE_DATA_DEPTH)
+		return;
+	link->threshold.data = node->data_depth;
+	while (told << link->shift < node->data_depth)
+		link->shift++;
+	if (link->shift)
+		link->threshold.headers = node->header_depth + link->margin;
+}
+
 bool weft_torus_config(const struct weft_torus_shape *s, const uint8_t at[3],
 		       struct weft_ape_ni_config *config)
 {
@@ -47,12 +62,10 @@ bool weft_torus_config(const struct weft_torus_shape *s, const uint8_t at[3],
 	node->link.refresh_ns = 500 * MS;
 	node->link.burst = WEFT_TORUS_BURST;
 	node->link.thrifty = true;
-	/* Of hardware's 512 words its 384; of more all: what is under way counts as used, so that nothing need be held back for it. */
-	if (s->data_depth > WEFT_APE_DATA_DEPTH && s->data_depth <= WEFT_APE_DEPTH_MAX)
-		node->link.threshold.data = s->data_depth;
 	node->silence_ns = 4000 * MS;
 	node->header_depth = (uint16_t)s->header_depth;
 	node->data_depth = (uint16_t)s->data_depth;
+	offer_depth(node);
 	node->locals = (uint8_t)s->locals;
 	return weft_ape_ni_config_holds(config);
 }

@@ -16,28 +16,36 @@
 #define SEEN_BIT     88u
 #define MARKS_ON_WAY 200u /* so that a number that is seen means one mark */
 
-static void put_counts(struct weft_ape_word *w, unsigned int low, struct weft_ape_counts c)
+static void put_counts(struct weft_ape_word *w, unsigned int low, uint32_t units, uint32_t headers)
 {
-	weft_ape_put_bits(w, low, c.data & ((1u << DATA_BITS) - 1));
-	weft_ape_put_bits(w, low + DATA_BITS, c.headers & ((1u << HEADER_BITS) - 1));
+	weft_ape_put_bits(w, low, units & ((1u << DATA_BITS) - 1));
+	weft_ape_put_bits(w, low + DATA_BITS, headers & ((1u << HEADER_BITS) - 1));
 }
 
-static struct weft_ape_counts get_counts(struct weft_ape_word w, unsigned int low)
+static struct weft_ape_counts get_counts(struct weft_ape_word w, unsigned int low, uint8_t shift)
 {
 	return (struct weft_ape_counts){
-		.data = weft_ape_bits(w, low + DATA_BITS - 1, low),
+		.data = (uint32_t)weft_ape_bits(w, low + DATA_BITS - 1, low) << shift,
 		.headers = weft_ape_bits(w, low + COUNTS_BITS - 1, low + DATA_BITS),
 	};
+}
+
+/* Nothing is promised of a unit that is used in part, and none counts as taken in that is not whole. */
+static void put_channel(struct weft_ape_word *w, unsigned int low, struct weft_ape_counts used,
+			struct weft_ape_counts taken, uint8_t shift)
+{
+	uint32_t rest = (1u << shift) - 1;
+
+	put_counts(w, low, (used.data + rest) >> shift, used.headers);
+	put_counts(w, low + COUNTS_BITS, taken.data >> shift, taken.headers);
 }
 
 struct weft_ape_word weft_ape_credit_build(const struct weft_ape_credit *c)
 {
 	struct weft_ape_word w = {0};
 
-	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++) {
-		put_counts(&w, vc * CHANNEL_BITS, c->used[vc]);
-		put_counts(&w, vc * CHANNEL_BITS + COUNTS_BITS, c->taken[vc]);
-	}
+	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++)
+		put_channel(&w, vc * CHANNEL_BITS, c->used[vc], c->taken[vc], c->shift);
 	weft_ape_put_bits(&w, MARK_BIT, c->mark);
 	weft_ape_put_bits(&w, SEEN_BIT, c->seen);
 	weft_ape_put_bits(&w, DEAF_BIT, c->deaf);
@@ -47,11 +55,12 @@ struct weft_ape_word weft_ape_credit_build(const struct weft_ape_credit *c)
 	return weft_ape_secded_encode(w);
 }
 
-bool weft_ape_credit_parse(struct weft_ape_word word, struct weft_ape_credit *c)
+bool weft_ape_credit_parse(struct weft_ape_word word, uint8_t shift, struct weft_ape_credit *c)
 {
+	c->shift = shift;
 	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++) {
-		c->used[vc] = get_counts(word, vc * CHANNEL_BITS);
-		c->taken[vc] = get_counts(word, vc * CHANNEL_BITS + COUNTS_BITS);
+		c->used[vc] = get_counts(word, vc * CHANNEL_BITS, shift);
+		c->taken[vc] = get_counts(word, vc * CHANNEL_BITS + COUNTS_BITS, shift);
 	}
 	c->mark = weft_ape_bits(word, MARK_BIT + 7, MARK_BIT);
 	c->seen = weft_ape_bits(word, SEEN_BIT + 7, SEEN_BIT);
@@ -87,20 +96,18 @@ uint8_t weft_ape_ledger_mark(struct weft_ape_ledger *l)
 }
 
 /*
- * taken is modulo 1 << bits. What was sent before the mark is no longer under way: what of it the
- * count lacks was lost, or, as the count is modulo, words came that were never sent.
+ * taken is modulo 1 << bits, and lacks up to `rest` words. What was sent before the mark is no longer under way: what of it the
+ * count lacks, beyond those words, was lost, or, as the count is modulo, words came that were never sent.
  */
 static void count_lost(uint32_t sent, uint32_t at_mark, uint32_t taken, unsigned int bits,
-		       uint32_t *arrived, uint32_t *lost)
+		       uint32_t rest, uint32_t *arrived, uint32_t *lost)
 {
 	uint32_t on_way = (sent - *lost - taken) & ((1u << bits) - 1);
 	uint32_t at_most = sent - at_mark;
 
-	if (on_way > at_most) {
-		*lost += on_way - at_most;
-		on_way = at_most;
-	}
-	*arrived = sent - on_way;
+	if (on_way > at_most + rest)
+		*lost += on_way - at_most - rest;
+	*arrived = sent - weft_ape_least(on_way, at_most);
 }
 
 void weft_ape_ledger_credit(struct weft_ape_ledger *l, const struct weft_ape_credit *c)
@@ -111,9 +118,9 @@ void weft_ape_ledger_credit(struct weft_ape_ledger *l, const struct weft_ape_cre
 	for (unsigned int vc = 0; vc < WEFT_APE_CHANNELS; vc++) {
 		const struct weft_ape_counts *at = &l->at_mark[l->seen][vc];
 
-		count_lost(l->sent[vc].data, at->data, c->taken[vc].data, DATA_BITS,
-			   &l->arrived[vc].data, &l->lost[vc].data);
-		count_lost(l->sent[vc].headers, at->headers, c->taken[vc].headers, HEADER_BITS,
+		count_lost(l->sent[vc].data, at->data, c->taken[vc].data, DATA_BITS + c->shift,
+			   (1u << c->shift) - 1, &l->arrived[vc].data, &l->lost[vc].data);
+		count_lost(l->sent[vc].headers, at->headers, c->taken[vc].headers, HEADER_BITS, 0,
 			   &l->arrived[vc].headers, &l->lost[vc].headers);
 		l->used[vc] = c->used[vc];
 	}

@@ -24,7 +24,8 @@ struct weft_ape_counts {
 
 struct weft_ape_credit {
 	struct weft_ape_counts used[WEFT_APE_CHANNELS];	 /* in the FIFO, margin included */
-	struct weft_ape_counts taken[WEFT_APE_CHANNELS]; /* in all, modulo 4096 and 256 */
+	struct weft_ape_counts taken[WEFT_APE_CHANNELS]; /* in all, modulo 4096 << shift and 256 */
+	uint8_t shift; /* data words are told in units of 1 << shift, as deep FIFOs need it */
 	uint8_t mark, seen;
 	bool deaf;    /* its sender hears nothing of the other end */
 	bool between; /* its sender is between packets: the one that began before has ended */
@@ -33,8 +34,8 @@ struct weft_ape_credit {
 
 /* With its check bits. Counts beyond their widths are cut to them. */
 struct weft_ape_word weft_ape_credit_build(const struct weft_ape_credit *c);
-/* Parses a word that SECDED has checked. False: it is no credit, as after damage. */
-bool weft_ape_credit_parse(struct weft_ape_word word, struct weft_ape_credit *c);
+/* Parses a word that SECDED has checked, of a cable whose ends count by 1 << shift. False: it is no credit, as after damage. */
+bool weft_ape_credit_parse(struct weft_ape_word word, uint8_t shift, struct weft_ape_credit *c);
 
 /* What a sender knows of the FIFOs at the other end. */
 struct weft_ape_ledger {

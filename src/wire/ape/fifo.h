@@ -10,9 +10,11 @@
 
 #define WEFT_APE_HEADER_DEPTH 128u /* as the hardware has it */
 #define WEFT_APE_DATA_DEPTH   512u
-#define WEFT_APE_DEPTH_MAX    3840u /* with its margin below 4,096: as much may stand in a credit */
+#define WEFT_APE_DEPTH_TOLD   3840u /* with its margin below 4,096: as much may stand in a credit */
 #define WEFT_APE_DEPTH_NARROW                                                                      \
 	1920u /* the same of cables of 64 bits: half a credit must not look like MAGIC */
+#define WEFT_APE_SHIFT_MAX   4u /* deeper FIFOs are told in units of up to 1 << 4 words */
+#define WEFT_APE_DEPTH_MAX   (WEFT_APE_DEPTH_TOLD << WEFT_APE_SHIFT_MAX)
 #define WEFT_APE_HEADERS_MAX 128u
 
 struct weft_ape_fifo {

@@ -42,6 +42,7 @@ struct weft_ape_link_config {
 	bool check_credits;
 	uint16_t cycle; /* beats after which a credit is due; at least WEFT_APE_CYCLE_MIN */
 	uint16_t margin;
+	uint8_t shift; /* a credit tells data words in units of 1 << shift */
 	struct weft_ape_counts threshold;
 	uint64_t refresh_ns; /* a credit is sent after so long whatever happens; 0: never */
 	/* Beats that a cable carries in a word time: 1 (or 0) is hardware's. With more a call of weft_ape_node_step goes further,

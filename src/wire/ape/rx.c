@@ -56,7 +56,7 @@ static bool take_credit_word(struct weft_ape_rx *rx, uint64_t lo, uint64_t hi)
 
 	if (checked == WEFT_APE_SPOILT && rx->state != WEFT_APE_RX_ERROR)
 		rx->credits_dropped++;
-	if (checked == WEFT_APE_SPOILT || !weft_ape_credit_parse(w, &credit))
+	if (checked == WEFT_APE_SPOILT || !weft_ape_credit_parse(w, rx->config->shift, &credit))
 		return false;
 	if (checked == WEFT_APE_CORRECTED)
 		rx->credits_corrected++;
@@ -379,6 +379,7 @@ void weft_ape_rx_report(const struct weft_ape_rx *rx, struct weft_ape_credit *cr
 		credit->used[vc].headers = q->headers.count + rx->config->margin;
 		credit->taken[vc] = rx->taken[vc];
 	}
+	credit->shift = rx->config->shift;
 	credit->seen = rx->seen;
 	credit->deaf = rx->state == WEFT_APE_RX_OFF;
 }
