@@ -15,7 +15,7 @@
 #include "wire/ape/late.h"
 #include "wire/ape/packet.h"
 
-#define WEFT_APE_WINDOW	    64u /* packets under way at most */
+#define WEFT_APE_WINDOW	    128u /* packets under way at most */
 #define WEFT_APE_ACK_EVERY  8u
 #define WEFT_APE_SMALL	    16u /* bytes of a packet that has no memory behind it */
 #define WEFT_APE_NO_MESSAGE UINT16_MAX
