@@ -164,12 +164,11 @@ uint32_t weft_torus_ring_quads(const struct weft_torus_shape *s)
 }
 
 #define BEATS_LEAST 2048u
-#define BURST	    320u
 
 uint32_t weft_torus_ring_beats(const struct weft_torus_shape *s)
 {
 	/* all that may be under way: a FIFO of words, what stands round packets, and a burst */
-	uint32_t words = s->data_depth + s->data_depth / 64 + BURST, beats = BEATS_LEAST;
+	uint32_t words = s->data_depth + s->data_depth / 64 + WEFT_TORUS_BURST, beats = BEATS_LEAST;
 
 	/* in one of 64 bits, or a slot of one lane, a word is two */
 	while (beats < words * (s->quads < 2 || s->phy != WEFT_TORUS_NO_PHY ? 2 : 1))

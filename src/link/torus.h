@@ -36,6 +36,9 @@
 enum weft_torus_link { WEFT_TORUS_RING, WEFT_TORUS_UDP };
 enum weft_torus_phy { WEFT_TORUS_NO_PHY, WEFT_TORUS_8B10B, WEFT_TORUS_64B66B };
 
+/* Beats of a cable in a turn of the card. */
+#define WEFT_TORUS_BURST 320u
+
 #define WEFT_TORUS_PARTS 8u
 
 struct weft_torus_peer {

@@ -17,7 +17,7 @@ BUILD = Path(os.environ.get('WEFT_BUILD', HERE.parents[1] / 'build')).resolve()
 GPU = BUILD / 'tests/gpu'
 LEAST = 15
 SECONDS, MUTATED_SECONDS = 60, 12
-SEEDS = range(1, 11)  # of a test that plays at random, a mistake shows in most of its plays
+PLAYS = {'test-nanet-gpu': [{'SEED': str(seed)} for seed in range(1, 11)]}  # at random: a mistake shows in most of them
 ROWS = [line.split('\t') for line in (HERE / 'mutations.tsv').read_text().splitlines() if not line.startswith('#')]
 
 ARGUMENTS = {'test-gpu-life': [GPU / 'kernels.so'], 'test-gpu-verbs': ['60'], 'test-gpu-far': [], 'test-gpu-services': [], 'test-gpu-pinned': ['20'], 'test-gpu-order': [GPU / 'kernels.so', '20', '20', '5'],
@@ -56,8 +56,8 @@ def test_passes_without(program, test):
 @pytest.mark.parametrize('mutation,program,test', [
     pytest.param(*row, marks=[pytest.mark.waits] if row[2] == 'is_polled' else []) for row in ROWS])
 def test_is_noticed(mutation, program, test):
-    for seed in SEEDS if program == 'test-nanet-gpu' else SEEDS[:1]:
-        passed, said = run(program, test, GPU / 'mutated', MUTATED_SECONDS, WEFT_MUTATION=mutation, SEED=str(seed))
+    for seed in PLAYS.get(program, [{}]):
+        passed, said = run(program, test, GPU / 'mutated', MUTATED_SECONDS, WEFT_MUTATION=mutation, **seed)
         if not passed:
             return
     pytest.fail(said)

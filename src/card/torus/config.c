@@ -17,12 +17,11 @@ static bool is_order(const uint32_t order[WEFT_APE_DIMENSIONS])
 static void offer_depth(struct weft_ape_node_config *node)
 {
 	struct weft_ape_link_config *link = &node->link;
-	uint32_t told = link->quads == 1 ? WEFT_APE_DEPTH_NARROW : WEFT_APE_DEPTH_TOLD;
 
 	if (node->data_depth <= WEFT_APE_DATA_DEPTH)
 		return;
 	link->threshold.data = node->data_depth;
-	while (told << link->shift < node->data_depth)
+	while (weft_ape_depth_told(link) < node->data_depth)
 		link->shift++;
 	if (link->shift)
 		link->threshold.headers = node->header_depth + link->margin;

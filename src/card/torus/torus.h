@@ -18,9 +18,6 @@
 
 struct weft_torus_verbs;
 
-/* Beats of a cable in a turn of the card. */
-#define WEFT_TORUS_BURST 320u
-
 /* A program of the node, as its slot stands for it. */
 struct weft_torus_guest {
 	uint64_t owner; /* its lease word; 0: none */

@@ -3,8 +3,7 @@
 
 #include <stddef.h>
 
-/* What credits of its cables can tell. */
-static uint32_t depth_told(const struct weft_ape_link_config *link)
+uint32_t weft_ape_depth_told(const struct weft_ape_link_config *link)
 {
 	return (link->quads == 1 ? WEFT_APE_DEPTH_NARROW : WEFT_APE_DEPTH_TOLD) << link->shift;
 }
@@ -16,7 +15,8 @@ bool weft_ape_node_config_holds(const struct weft_ape_node_config *c)
 	       c->link.cycle >= WEFT_APE_CYCLE_MIN && c->locals >= 1 &&
 	       c->locals <= WEFT_APE_LOCALS && c->header_depth >= WEFT_APE_HEADER_ROOM &&
 	       c->header_depth <= WEFT_APE_HEADERS_MAX && c->data_depth >= 1 &&
-	       c->link.shift <= WEFT_APE_SHIFT_MAX && c->data_depth <= depth_told(&c->link) &&
+	       c->link.shift <= WEFT_APE_SHIFT_MAX &&
+	       c->data_depth <= weft_ape_depth_told(&c->link) &&
 	       c->link.threshold.data <= (uint32_t)c->data_depth + c->link.margin &&
 	       c->link.threshold.headers <= (uint32_t)c->header_depth + c->link.margin &&
 	       c->link.margin <= WEFT_APE_HEADERS_MAX - 1;

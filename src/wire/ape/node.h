@@ -52,6 +52,8 @@ struct weft_ape_node {
 	uint64_t went_down[WEFT_APE_CABLES];
 };
 
+/* How deep FIFOs may be of which a cable's credits tell. */
+uint32_t weft_ape_depth_told(const struct weft_ape_link_config *link);
 /* Whether a node can have this configuration: sizes, place, depths that credits can tell, thresholds within them. */
 bool weft_ape_node_config_holds(const struct weft_ape_node_config *config);
 /* The words that its FIFOs want. */
