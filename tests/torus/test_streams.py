@@ -2,7 +2,10 @@
 """A stream of what another node of a live torus SENDs: the suite of links in tests/nanet/test_stream.c, and packets with header and footer."""
 import subprocess
 
+import pytest
 
+
+@pytest.mark.counted
 def test_streams(live):
     live.weft('up', '2x1x1')
     library = next(live.fabric.home.glob('**/libweft-ape.so.0')).parent
