@@ -31,6 +31,7 @@ struct weft_out_medium {
 	void (*commit)(struct weft_out *out, uint32_t bytes);
 	uint32_t
 		message_bytes; /* in a packet of a connected queue pair whose path MTU is the port's */
+	bool checks;	       /* whether a packet is whole: its ICRC is zero, and not looked at */
 };
 
 struct weft_out {

@@ -165,6 +165,18 @@ static struct weft_roce_source *source_of(struct weft_switch *sw, const uint8_t 
 	return &sw->sources[oldest].source;
 }
 
+static bool is_whole(struct weft_switch *sw, const struct weft_udp_datagram *d,
+		     struct weft_roce_arrival *arrival, uint64_t since_ns, uint64_t now_ns)
+{
+	enum weft_roce_icrc_verdict verdict = weft_roce_icrc_check(
+		sw->icrc, source_of(sw, d->from, d->to, now_ns), &arrival->route, d->at, d->bytes,
+		d->segment, since_ns, now_ns, &arrival->id);
+
+	sw->counters.wrong_icrc += verdict == WEFT_ROCE_ICRC_WRONG;
+	sw->counters.weak_icrc += verdict == WEFT_ROCE_ICRC_WEAK;
+	return verdict != WEFT_ROCE_ICRC_WRONG;
+}
+
 void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram *d,
 			 uint64_t since_ns, uint64_t now_ns)
 {
@@ -176,7 +188,6 @@ void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram 
 	};
 	struct weft_roce_packet packet;
 	struct weft_switch_port *port;
-	enum weft_roce_icrc_verdict verdict;
 
 	sw->counters.came++;
 	sw->counters.came_bytes += d->bytes;
@@ -186,12 +197,7 @@ void weft_switch_receive(struct weft_switch *sw, const struct weft_udp_datagram 
 	}
 	memcpy(arrival.route.src, d->from, 16);
 	memcpy(arrival.route.dst, d->to, 16);
-	verdict = weft_roce_icrc_check(sw->icrc, source_of(sw, d->from, d->to, now_ns),
-				       &arrival.route, d->at, d->bytes, d->segment, since_ns,
-				       now_ns, &arrival.id);
-	sw->counters.wrong_icrc += verdict == WEFT_ROCE_ICRC_WRONG;
-	sw->counters.weak_icrc += verdict == WEFT_ROCE_ICRC_WEAK;
-	if (verdict == WEFT_ROCE_ICRC_WRONG)
+	if (sw->icrc && !is_whole(sw, d, &arrival, since_ns, now_ns))
 		return;
 	if (sw->calls && sw->calls->datagram && weft_roce_service(packet.opcode) == WEFT_ROCE_UD) {
 		sw->calls->datagram(sw, &arrival, &packet, now_ns);

@@ -44,7 +44,7 @@ struct weft_switch_counters {
 };
 
 struct weft_switch {
-	const struct weft_roce_icrc *icrc;
+	const struct weft_roce_icrc *icrc;     /* NULL: packets come whole, with zeros for it */
 	const struct weft_switch_calls *calls; /* NULL: the engines need none */
 	struct weft_switch_port *
 		*table; /* by number of the queue pair; `size` of them, a power of two */

@@ -456,11 +456,12 @@ void weft_wire_seal(struct weft_wire *wire, const struct weft_roce_route *route,
 		    const struct weft_roce_packet *packet, uint8_t *at, uint16_t id)
 {
 	uint32_t head = weft_roce_head_bytes(packet->opcode), n = packet->payload_bytes,
-		 pad = weft_roce_pad(n), all = weft_wire_bytes(packet), crc;
+		 pad = weft_roce_pad(n), all = weft_wire_bytes(packet), crc = 0;
 
 	weft_roce_build(packet, at);
 	memset(at + head + n, 0, pad);
-	crc = weft_roce_icrc(&wire->icrc, route, id, at, head, at + head, all);
+	if (wire->sw.icrc)
+		crc = weft_roce_icrc(wire->sw.icrc, route, id, at, head, at + head, all);
 	for (int i = 0; i < 4; i++)
 		at[head + n + pad + (uint32_t)i] = (uint8_t)(crc >> 8 * i);
 	weft_out_commit(wire->out, all);

@@ -27,6 +27,7 @@ static struct {
 } did[PORTS];
 static uint32_t order[4 * PORTS], ran; /* the engines' indices, in the order of their turns */
 static uint64_t next_deadline_ns;      /* the deadline that a timer sets next; 0: none */
+static struct weft_roce_icrc of_cards;
 static enum weft_roce_icrc_verdict verdict;
 static const struct weft_roce_source *followed; /* the source by which the last packet was judged */
 
@@ -91,7 +92,7 @@ static int set_up(void **state)
 	ran = 0;
 	next_deadline_ns = 0;
 	verdict = WEFT_ROCE_ICRC_RIGHT;
-	weft_switch_begin(&sw, NULL, table, heap, PORTS);
+	weft_switch_begin(&sw, &of_cards, table, heap, PORTS);
 	for (uint32_t i = 0; i < PORTS; i++) {
 		qp[i].config.qpn = QPN(i);
 		port[i].qp = &qp[i];
@@ -136,6 +137,15 @@ static void by_number(void **state)
 	assert_int_equal(sw.counters.foreign, 1);
 	assert_int_equal(sw.counters.wrong_icrc, 1);
 	assert_int_equal(sw.counters.weak_icrc, 1);
+}
+
+static void not_looked_at(void **state)
+{
+	sw.icrc = NULL;
+	verdict = WEFT_ROCE_ICRC_WRONG;
+	send_from(1, QPN(0), 1);
+	assert_int_equal(did[0].came, 1);
+	assert_int_equal(sw.counters.wrong_icrc, 0);
 }
 
 static void comes_and_goes(void **state)
@@ -253,6 +263,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(by_number, set_up),
+		cmocka_unit_test_setup(not_looked_at, set_up),
 		cmocka_unit_test_setup(comes_and_goes, set_up),
 		cmocka_unit_test_setup(by_deadline, set_up),
 		cmocka_unit_test_setup(a_timer_in_the_past, set_up),

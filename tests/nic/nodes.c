@@ -45,7 +45,11 @@ static void put_packet(struct weft_out *out, uint32_t bytes)
 }
 
 static const struct weft_out_medium medium = {
-	.reserve = write_packet, .commit = put_packet, .message_bytes = WEFT_ROCE_TORUS_MTU};
+	.reserve = write_packet,
+	.commit = put_packet,
+	.message_bytes = WEFT_ROCE_TORUS_MTU,
+	.checks = true,
+};
 
 static void packet_came(struct cards *cards, uint32_t node, struct weft_ape_coord from,
 			const uint8_t *payload, uint32_t bytes)

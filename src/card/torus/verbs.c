@@ -82,7 +82,11 @@ static void commit(struct weft_out *out, uint32_t bytes)
 }
 
 static const struct weft_out_medium torus = {
-	.reserve = reserve, .commit = commit, .message_bytes = WEFT_ROCE_TORUS_MTU};
+	.reserve = reserve,
+	.commit = commit,
+	.message_bytes = WEFT_ROCE_TORUS_MTU,
+	.checks = true, /* by the CRC-32C of its footer */
+};
 
 void weft_torus_verbs_receive(struct weft_torus_card *c, struct weft_ape_coord from,
 			      const uint8_t *payload, uint32_t bytes)
@@ -256,6 +260,7 @@ int weft_torus_verbs_begin(struct weft_torus_card *c)
 		return -ENOMEM;
 	v->memory = calloc(1, WEFT_APE_VERBS_MEMORY);
 	weft_node_gid(c->engine.config.node.me.at, gid);
+	v->out.medium = &torus;
 	own_door = c->door;
 	weft_helper_serve(&client);
 	err = v->memory ? weft_helper_start() : -ENOMEM;
@@ -270,7 +275,6 @@ int weft_torus_verbs_begin(struct weft_torus_card *c)
 		return err;
 	}
 	v->card = c;
-	v->out.medium = &torus;
 	weft_ape_verbs_begin(&c->engine, v->memory);
 	c->verbs = v;
 	v->can_listen = weft_door_can_sleep_beside();
