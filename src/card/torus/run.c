@@ -26,9 +26,12 @@
 /* In a stream, so many turns without sleep, a card looks again for a while before it sleeps, as long as sleep and waking take: two
  * that wait for each other at each window would spend more on sleep than on words. Other programs have the core meanwhile, if they want it. */
 #define STREAM_TURNS 6u
-#define LINGER_NS    20000u
-#define LATE_NS	     1000000u /* a yield that took so long found a program that keeps the core */
-#define LATE_SHARE   10u      /* then none for so many times as long */
+/* In a stream neighbours are shown so many bursts at once, each about a packet: the lines of memory by which they are told go from
+ * core to core. */
+#define BURSTS_ONCE 4u
+#define LINGER_NS   20000u
+#define LATE_NS	    1000000u /* a yield that took so long found a program that keeps the core */
+#define LATE_SHARE  10u	     /* then none for so many times as long */
 /* In a stream a program that sleeps is told of ends no oftener, as cards moderate their interrupts; at once when nothing moves. */
 #define TELL_NS 100000u
 
@@ -151,19 +154,31 @@ static int begin_card(struct weft_torus_card *c, const char *home, const uint8_t
 
 /* ---- Word times ---- */
 
+/* A burst of each cable is taken, and what can go on goes. */
+static bool move_words(struct weft_torus_card *c)
+{
+	bool any = weft_torus_cables_take(c);
+
+	if (weft_torus_verbs_wants(c))
+		any |= weft_torus_verbs_serve(c);
+	weft_torus_cables_look_for_room(c);
+	return weft_ape_ni_step(&c->engine, c->now_ns) || any;
+}
+
 static bool word_time(struct weft_torus_card *c, uint64_t turn)
 {
-	bool busy = weft_torus_cables_take(c);
+	unsigned int left = c->stream.turns < STREAM_TURNS ? 1 : BURSTS_ONCE;
+	bool busy = false;
 
 	/* first of all behind sleep */
 	if (turn % SAY_EVERY == 0)
 		weft_torus_cables_look_for_cuts(c);
-	if (turn % SERVE_EVERY == 0)
+	if (turn % SERVE_EVERY == 0) {
 		busy |= weft_torus_guests_serve(c);
-	if (turn % SERVE_EVERY == 0 || weft_torus_verbs_wants(c))
 		busy |= weft_torus_verbs_serve(c);
-	weft_torus_cables_look_for_room(c);
-	busy |= weft_ape_ni_step(&c->engine, c->now_ns);
+	}
+	while (left-- && move_words(c))
+		busy = true;
 	if (c->engine.node.doubted)
 		weft_torus_cables_doubt(c);
 	weft_torus_lanes_train(c);

@@ -20,7 +20,7 @@
 #define WEFT_APE_POSTED	    16u /* descriptors of a process that wait */
 #define WEFT_APE_BUFFERS    64u /* of a process */
 #define WEFT_APE_LIFE_MAX   0xfffeu
-#define WEFT_APE_VERBS_RING 64u /* packets of verbs to a peer (wire/ape/verbs.h) */
+#define WEFT_APE_VERBS_RING 128u /* packets of verbs to a peer (wire/ape/verbs.h) */
 
 struct weft_ape_ni_config {
 	struct weft_ape_node_config node;

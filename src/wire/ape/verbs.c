@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "wire/ape/verbs.h"
 
-/* A ring that was full is worth asking again when half of it is free. */
-#define WORTH (WEFT_APE_VERBS_RING / 2)
+/* A ring that was full is worth asking again when a quarter of it is free. */
+#define WORTH (WEFT_APE_VERBS_RING * 3 / 4)
 
 static uint8_t *payload_at(const struct weft_ape_ni *c, const struct weft_ape_peer *p,
 			   uint32_t number)
