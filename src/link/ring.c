@@ -138,7 +138,8 @@ void weft_ring_put(struct weft_cable_ring *r, const uint64_t *quad)
 		r->lost++;
 		return;
 	}
-	memcpy(to, quad, (size_t)r->quads * QUAD_BYTES);
+	for (uint32_t i = 0; i < r->quads; i++)
+		to[i] = quad[i];
 	if (is_drawn(r, &r->file->flips)) {
 		uint64_t bit = draw_below(r, (uint64_t)r->quads * 64);
 

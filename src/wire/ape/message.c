@@ -208,7 +208,7 @@ void weft_ape_peer_fail(struct weft_ape_ni *c, struct weft_ape_peer *p, enum wef
 		weft_ape_verbs_lost(c, p);
 	for (unsigned int i = 0; i < WEFT_APE_JOBS && class == WEFT_APE_ANSWERS; i++)
 		if (c->job[i].peer == which)
-			c->job[i].used = false;
+			c->jobs &= ~(1ull << i);
 	for (unsigned int i = 0; i < WEFT_APE_MESSAGES && class == WEFT_APE_REQUESTS; i++)
 		if (c->message[i].used && c->message[i].peer == which)
 			weft_ape_message_end(c, &c->message[i], status);

@@ -110,8 +110,8 @@ static void job_failed(struct weft_ape_ni *c, struct weft_ape_peer *p, struct we
 	uint16_t id = slot->channel;
 
 	for (unsigned int i = 0; i < WEFT_APE_JOBS; i++)
-		if (c->job[i].used && c->job[i].id == id && &c->peer[c->job[i].peer] == p)
-			c->job[i].used = false;
+		if (c->job[i].id == id && &c->peer[c->job[i].peer] == p)
+			c->jobs &= ~(1ull << i);
 	*slot = (struct weft_ape_slot){
 		.type = WEFT_APE_NOTHING,
 		.channel = WEFT_APE_NO_MESSAGE,
@@ -183,7 +183,8 @@ static bool cut_job(struct weft_ape_ni *c, struct weft_ape_job *j)
 		return false;
 	weft_ape_flow_push(f, &slot, c->now_ns);
 	j->done += bytes;
-	j->used = j->done < j->bytes;
+	if (j->done == j->bytes)
+		c->jobs &= ~(1ull << (j - c->job));
 	c->counters.get_bytes += bytes;
 	return true;
 }
@@ -367,25 +368,45 @@ static bool run_engine(struct weft_ape_ni *c, unsigned int engine)
 	return cut;
 }
 
+/* Turns are those of jobs, then of engines, then of verbs. */
+#define ENGINES_TURN WEFT_APE_JOBS
+
+static unsigned int verbs_turn(const struct weft_ape_ni *c)
+{
+	return ENGINES_TURN + c->config.engines;
+}
+
 static bool take_turn(struct weft_ape_ni *c, unsigned int turn)
 {
-	if (turn < WEFT_APE_JOBS)
-		return c->job[turn].used && cut_job(c, &c->job[turn]);
-	if (turn < WEFT_APE_JOBS + c->config.engines)
-		return run_engine(c, turn - WEFT_APE_JOBS);
+	if (turn < ENGINES_TURN)
+		return cut_job(c, &c->job[turn]);
+	if (turn < verbs_turn(c))
+		return run_engine(c, turn - ENGINES_TURN);
 	return weft_ape_verbs_cut(c);
+}
+
+/* As bits, the turns in which there may be something to do. */
+static uint64_t turns_wanted(const struct weft_ape_ni *c)
+{
+	uint64_t wanted = c->jobs;
+
+	if (c->messages | c->posters)
+		wanted |= ((1ull << c->config.engines) - 1) << ENGINES_TURN;
+	if (c->verbs_waiting)
+		wanted |= 1ull << verbs_turn(c);
+	return wanted;
 }
 
 /* Makes one packet more: engines, answers and verbs take turns. */
 static bool make_one(struct weft_ape_ni *c)
 {
-	unsigned int all = c->config.engines + WEFT_APE_JOBS + 1;
+	unsigned int first = c->turn;
 
-	for (unsigned int i = 0; i < all; i++) {
-		unsigned int turn = (c->turn + i) % all;
+	for (uint64_t left = weft_ape_turned(turns_wanted(c), first); left;) {
+		unsigned int turn = (first + weft_ape_next_bit(&left)) % 64;
 
 		if (take_turn(c, turn)) {
-			c->turn = (turn + 1) % all;
+			c->turn = turn + 1;
 			return true;
 		}
 	}

@@ -73,7 +73,6 @@ struct weft_ape_reception {
 
 /* A GET of another node's. */
 struct weft_ape_job {
-	bool used;
 	uint8_t peer, process;
 	uint16_t id;
 	uint64_t addr, bytes, done;
@@ -120,10 +119,10 @@ struct weft_ape_ni {
 	struct weft_ape_job job[WEFT_APE_JOBS];
 	struct weft_ape_peer peer[WEFT_APE_PEERS];
 	/* Those that are used, and processes of which descriptors wait, as bits: what is not is not even looked at. */
-	uint64_t peers, messages, posters;
+	uint64_t peers, messages, posters, jobs;
 	uint16_t engine[WEFT_APE_ENGINES]; /* messages, or WEFT_APE_NO_MESSAGE */
 	struct weft_ape_incoming incoming[WEFT_APE_LOCALS];
-	uint8_t next_process, next_peer, next_engine, next_job, turn;
+	uint8_t next_process, next_peer, turn;
 	uint64_t orders;
 	uint64_t now_ns, wake_ns;
 	uint8_t payload

@@ -73,6 +73,13 @@ void weft_ape_node_init(struct weft_ape_node *n, const struct weft_ape_node_conf
 	weft_ape_router_init(r);
 }
 
+/* Words have come by the cable, or a packet was ended. */
+static void note_came(struct weft_ape_node *n, unsigned int cable)
+{
+	weft_ape_router_came(&n->router, ((1u << WEFT_APE_CHANNELS) - 1)
+						 << cable * WEFT_APE_CHANNELS);
+}
+
 /* Nothing can be sent by the cable. */
 static void stop_sending(struct weft_ape_node *n, unsigned int cable)
 {
@@ -87,8 +94,10 @@ void weft_ape_node_down(struct weft_ape_node *n, unsigned int cable)
 {
 	stop_sending(n, cable);
 	n->calm &= ~(1u << cable);
-	if (n->hears >> cable & 1)
+	if (n->hears >> cable & 1) {
 		weft_ape_rx_down(&n->rx[cable]);
+		note_came(n, cable);
+	}
 	n->hears &= ~(1u << cable);
 	n->doubted &= ~(1u << cable);
 }
@@ -112,6 +121,7 @@ static void note_heard(struct weft_ape_node *n, unsigned int cable, uint64_t now
 	n->heard_ns[cable] = now_ns;
 	n->doubted &= ~(1u << cable);
 	n->calm &= ~(1u << cable);
+	note_came(n, cable);
 }
 
 /* A packet waits for room there, or one of which only a part has come holds the port that it leaves by. */
@@ -156,7 +166,8 @@ void weft_ape_node_beats(struct weft_ape_node *n, unsigned int cable, const uint
 			note_heard(n, cable, now_ns);
 		} else {
 			run = 1;
-			__builtin_memcpy(beat.quad, quad, quads * sizeof(*quad));
+			for (unsigned int i = 0; i < quads; i++)
+				beat.quad[i] = quad[i];
 			weft_ape_node_beat(n, cable, &beat, now_ns);
 		}
 		quad += (size_t)run * quads;
@@ -267,4 +278,5 @@ void weft_ape_node_give(struct weft_ape_node *n, unsigned int local, struct weft
 		weft_ape_fifo_push_bytes(&q->data, payload, words);
 	if (!weft_ape_is_header_only(weft_ape_bits(header, 47, 43)))
 		weft_ape_fifo_push(&q->headers, footer);
+	weft_ape_router_came(&n->router, 1u << (WEFT_APE_LOCAL_SOURCE + local));
 }

@@ -13,10 +13,17 @@ void weft_ape_router_init(struct weft_ape_router *r)
 
 /* ---- Where a packet goes ---- */
 
-static void drop(struct weft_ape_router *r, struct weft_ape_source *s, enum weft_ape_drop why)
+static void drop(struct weft_ape_router *r, unsigned int which, enum weft_ape_drop why)
 {
-	s->state = WEFT_APE_SOURCE_DROPPING;
+	r->source[which].state = WEFT_APE_SOURCE_DROPPING;
+	r->fronts |= 1u << which;
 	r->dropped[why]++;
+}
+
+static void make_empty(struct weft_ape_router *r, unsigned int which)
+{
+	r->source[which].state = WEFT_APE_SOURCE_EMPTY;
+	r->fronts |= 1u << which;
 }
 
 static void wait_for(struct weft_ape_router *r, unsigned int which, unsigned int port)
@@ -24,6 +31,7 @@ static void wait_for(struct weft_ape_router *r, unsigned int which, unsigned int
 	r->source[which].port = port;
 	r->source[which].state = WEFT_APE_SOURCE_WAITING;
 	r->waiting[port] |= 1u << which;
+	r->wanted |= 1u << port;
 }
 
 /* Whether *last* is what it must be behind the hop by this cable. */
@@ -42,11 +50,11 @@ static void go_on(struct weft_ape_router *r, unsigned int which, struct weft_ape
 	struct weft_ape_source *s = &r->source[which];
 
 	if (++h->hops > weft_ape_lattice_hops(r->lattice)) {
-		drop(r, s, WEFT_APE_DROP_HOPS);
+		drop(r, which, WEFT_APE_DROP_HOPS);
 		return;
 	}
 	if (!(r->up >> hop->cable & 1)) {
-		drop(r, s, WEFT_APE_DROP_DOWN);
+		drop(r, which, WEFT_APE_DROP_DOWN);
 		return;
 	}
 	s->vc = h->vc = hop->vc;
@@ -70,7 +78,7 @@ static void look_at_front(struct weft_ape_router *r, unsigned int which)
 	s->header_only = weft_ape_is_header_only(h.type);
 	s->words = s->words_left = weft_ape_payload_words(h.bytes);
 	if (!last_fits(r, which, &h)) {
-		drop(r, s, WEFT_APE_DROP_ODD);
+		drop(r, which, WEFT_APE_DROP_ODD);
 		return;
 	}
 	switch (weft_ape_route(r->lattice, r->me, h.to, from, h.vc, r->enabled, &hop)) {
@@ -81,12 +89,17 @@ static void look_at_front(struct weft_ape_router *r, unsigned int which)
 		if (h.port < r->locals)
 			wait_for(r, which, WEFT_APE_CABLES + h.port);
 		else
-			drop(r, s, WEFT_APE_DROP_NOWHERE);
+			drop(r, which, WEFT_APE_DROP_NOWHERE);
 		return;
 	case WEFT_APE_NOWHERE:
-		drop(r, s, WEFT_APE_DROP_NOWHERE);
+		drop(r, which, WEFT_APE_DROP_NOWHERE);
 		return;
 	}
+}
+
+bool weft_ape_router_is_wanted(const struct weft_ape_router *r, unsigned int port)
+{
+	return r->waiting[port] || r->holder[port] != NOBODY;
 }
 
 /* ---- Words ---- */
@@ -117,15 +130,16 @@ static void stir(struct weft_ape_router *r, unsigned int which)
 		r->stirred |= 1u << which / WEFT_APE_CHANNELS;
 }
 
-static bool discard(struct weft_ape_source *s)
+static bool discard(struct weft_ape_router *r, unsigned int which)
 {
+	struct weft_ape_source *s = &r->source[which];
 	struct weft_ape_word word;
 	bool end, moved = false;
 
 	while (s->state == WEFT_APE_SOURCE_DROPPING && pop_word(s, &word, &end)) {
 		moved = true;
 		if (end)
-			s->state = WEFT_APE_SOURCE_EMPTY;
+			make_empty(r, which);
 	}
 	return moved;
 }
@@ -163,7 +177,7 @@ static bool arbitrate(struct weft_ape_router *r, unsigned int port)
 static void release(struct weft_ape_router *r, unsigned int port)
 {
 	r->passed[port]++;
-	r->source[r->holder[port]].state = WEFT_APE_SOURCE_EMPTY;
+	make_empty(r, r->holder[port]);
 	r->holder[port] = NOBODY;
 }
 
@@ -208,7 +222,9 @@ static bool look_after_lent(struct weft_ape_router *r)
 {
 	bool any = false;
 
-	for (unsigned int port = 0; port < WEFT_APE_CABLES; port++) {
+	for (uint32_t left = r->wanted & ((1u << WEFT_APE_CABLES) - 1); left; left &= left - 1) {
+		unsigned int port = (unsigned int)__builtin_ctz(left);
+
 		if (r->holder[port] == NOBODY)
 			continue;
 		stir(r, r->holder[port]);
@@ -243,47 +259,56 @@ static bool move_packet(struct weft_ape_router *r, unsigned int port)
 	return port < WEFT_APE_CABLES ? lend_packet(r, port) : deliver_whole(r, port);
 }
 
-bool weft_ape_router_step(struct weft_ape_router *r)
+static bool look_at_fronts(struct weft_ape_router *r)
 {
-	bool moved = r->bursts && look_after_lent(r);
+	uint32_t left = r->fronts;
+	bool moved = false;
 
-	for (unsigned int which = 0; which < WEFT_APE_LOCAL_SOURCE + r->locals; which++) {
+	r->fronts = 0;
+	for (; left; left &= left - 1) {
+		unsigned int which = (unsigned int)__builtin_ctz(left);
 		struct weft_ape_source *s = &r->source[which];
 
 		if (s->state == WEFT_APE_SOURCE_EMPTY && s->queue.headers.count) {
 			look_at_front(r, which);
 			moved = true;
 		}
-		if (s->state == WEFT_APE_SOURCE_DROPPING && discard(s)) {
+		if (s->state == WEFT_APE_SOURCE_DROPPING && discard(r, which)) {
 			stir(r, which);
 			moved = true;
 		}
 	}
-	for (unsigned int port = 0; port < WEFT_APE_CABLES + r->locals; port++) {
-		if (r->holder[port] == NOBODY && (!r->waiting[port] || !arbitrate(r, port)))
-			continue;
-		moved |= r->bursts ? move_packet(r, port) : move_word(r, port);
-	}
 	return moved;
 }
 
-bool weft_ape_router_is_wanted(const struct weft_ape_router *r, unsigned int cable)
+bool weft_ape_router_step(struct weft_ape_router *r)
 {
-	return r->waiting[cable] || r->holder[cable] != NOBODY;
+	bool moved = r->bursts && look_after_lent(r);
+
+	moved |= look_at_fronts(r);
+	for (uint32_t left = r->wanted; left; left &= left - 1) {
+		unsigned int port = (unsigned int)__builtin_ctz(left);
+
+		if (r->holder[port] != NOBODY || arbitrate(r, port))
+			moved |= r->bursts ? move_packet(r, port) : move_word(r, port);
+		if (!weft_ape_router_is_wanted(r, port))
+			r->wanted &= ~(1u << port);
+	}
+	return moved;
 }
 
 /* What its sender has not taken of a packet that it was lent is dropped; maybe nothing. */
 static void drop_held(struct weft_ape_router *r, unsigned int cable)
 {
-	struct weft_ape_source *s = &r->source[r->holder[cable]];
+	unsigned int which = r->holder[cable];
 
 	if (r->bursts && !r->tx[cable].rest) {
-		s->state = WEFT_APE_SOURCE_EMPTY;
+		make_empty(r, which);
 		return;
 	}
 	if (r->bursts)
-		s->words_left = r->tx[cable].rest_words;
-	drop(r, s, WEFT_APE_DROP_DOWN);
+		r->source[which].words_left = r->tx[cable].rest_words;
+	drop(r, which, WEFT_APE_DROP_DOWN);
 }
 
 void weft_ape_router_down(struct weft_ape_router *r, unsigned int cable)
@@ -294,6 +319,6 @@ void weft_ape_router_down(struct weft_ape_router *r, unsigned int cable)
 	r->holder[cable] = NOBODY;
 	for (unsigned int which = 0; which < WEFT_APE_SOURCES; which++)
 		if (r->waiting[cable] >> which & 1)
-			drop(r, &r->source[which], WEFT_APE_DROP_DOWN);
+			drop(r, which, WEFT_APE_DROP_DOWN);
 	r->waiting[cable] = 0;
 }

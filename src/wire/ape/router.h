@@ -66,16 +66,23 @@ struct weft_ape_router {
 	uint32_t waiting[WEFT_APE_PORTS]; /* sources, as bits */
 	uint8_t holder[WEFT_APE_PORTS];	  /* a source, or WEFT_APE_SOURCES */
 	uint8_t turn[WEFT_APE_PORTS];
+	uint32_t fronts; /* sources, as bits, in front of which something may have changed */
+	uint32_t wanted; /* ports, as bits, for which a packet waits, or that one has */
 	uint64_t passed[WEFT_APE_PORTS], dropped[WEFT_APE_DROPS];
 	uint8_t stirred; /* cables, as bits, whose sender may have something to say since the owner cleared this */
 };
 
 /* The owner has set the fields up to tx, and the memory and depths of the sources' queues. */
 void weft_ape_router_init(struct weft_ape_router *r);
+/* Something has come into the queues of a source; `sources`: bits. */
+static inline void weft_ape_router_came(struct weft_ape_router *r, uint32_t sources)
+{
+	r->fronts |= sources;
+}
 /* One word time; whether anything moved. */
 bool weft_ape_router_step(struct weft_ape_router *r);
-/* Whether a packet waits for the cable, or goes by it. */
-bool weft_ape_router_is_wanted(const struct weft_ape_router *r, unsigned int cable);
+/* Whether a packet waits for the port, a cable's number first, or goes by it. */
+bool weft_ape_router_is_wanted(const struct weft_ape_router *r, unsigned int port);
 /* The cable is down: what holds it or waits for it is dropped. */
 void weft_ape_router_down(struct weft_ape_router *r, unsigned int cable);
 

@@ -174,28 +174,28 @@ static enum weft_ape_status take_send(struct weft_ape_ni *c, const struct packet
 static bool take_get(struct weft_ape_ni *c, const struct packet *p, enum weft_ape_status *status)
 {
 	uint64_t bytes = get_le(p->payload, 8);
+	unsigned int free;
 
 	*status = WEFT_APE_REMOTE_RANGE;
 	if (p->h.bytes != WEFT_APE_SMALL || p->h.channel >= WEFT_APE_PROCESSES ||
 	    !find_buffer(&c->process[p->h.channel], WEFT_APE_MAY_GET, p->h.addr, bytes))
 		return true;
 	*status = WEFT_APE_OK;
-	for (unsigned int i = 0; i < WEFT_APE_JOBS; i++) {
-		if (c->job[i].used)
-			continue;
-		c->job[i] = (struct weft_ape_job){
-			.used = true,
-			.peer = p->peer - c->peer,
-			.process = p->h.channel,
-			.id = get_le(p->payload + 8, 2),
-			.addr = p->h.addr,
-			.bytes = bytes,
-		};
-		c->quiet = false;
-		return true;
+	free = (unsigned int)__builtin_ctzll(~c->jobs);
+	if (free >= WEFT_APE_JOBS) {
+		c->counters.no_room++;
+		return false;
 	}
-	c->counters.no_room++;
-	return false;
+	c->job[free] = (struct weft_ape_job){
+		.peer = p->peer - c->peer,
+		.process = p->h.channel,
+		.id = get_le(p->payload + 8, 2),
+		.addr = p->h.addr,
+		.bytes = bytes,
+	};
+	c->jobs |= 1ull << free;
+	c->quiet = false;
+	return true;
 }
 
 static void deliver_verbs(struct weft_ape_ni *c, const struct packet *p)

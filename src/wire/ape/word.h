@@ -118,13 +118,26 @@ static inline void weft_ape_words_store(const struct weft_ape_word *words, uint8
 
 /* ---- Looking for MAGIC ---- */
 
-/* How many of the words stand before the first that is MAGIC. Half a word is seldom like it. */
+#define WEFT_APE_LOOK 16u
+
+/* Whether one of WEFT_APE_LOOK words may be MAGIC. Half a word is seldom like it. */
+static inline bool weft_ape_may_be_magic(const struct weft_ape_word *words)
+{
+#pragma GCC unroll 16
+	for (unsigned int i = 0; i < WEFT_APE_LOOK; i++)
+		if (words[i].lo == WEFT_APE_MAGIC)
+			return true;
+	return false;
+}
+
+/* How many of the words stand before the first that is MAGIC. */
 static inline unsigned int weft_ape_before_magic(const struct weft_ape_word *words,
 						 unsigned int count)
 {
 	unsigned int n = 0;
 
-#pragma GCC unroll 8
+	while (count - n >= WEFT_APE_LOOK && !weft_ape_may_be_magic(words + n))
+		n += WEFT_APE_LOOK;
 	for (; n < count; n++)
 		if (words[n].lo == WEFT_APE_MAGIC && words[n].hi == WEFT_APE_MAGIC)
 			break;
