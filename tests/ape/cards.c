@@ -162,6 +162,7 @@ void cards_are_deep(struct weft_ape_ni_config *config)
 	struct weft_ape_node_config *node = &config->node;
 
 	node->link.shift = 2;
+	node->link.cycle <<= node->link.shift;
 	node->data_depth = WEFT_APE_DEPTH_TOLD << node->link.shift;
 	node->link.threshold.data = node->data_depth;
 	node->link.threshold.headers = node->header_depth + node->link.margin;

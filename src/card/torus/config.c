@@ -23,6 +23,8 @@ static void offer_depth(struct weft_ape_node_config *node)
 	link->threshold.data = node->data_depth;
 	while (weft_ape_depth_told(link) < node->data_depth)
 		link->shift++;
+	/* what a unit is to a word, the cycle is to hardware's */
+	link->cycle <<= link->shift;
 	if (link->shift)
 		link->threshold.headers = node->header_depth + link->margin;
 }
