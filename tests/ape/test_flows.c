@@ -76,7 +76,7 @@ static unsigned int list_way(uint32_t from, uint32_t to, struct half way[WAY])
 	return n;
 }
 
-/* Words that were flipped or lost on the way until now. */
+/* Words that were flipped, lost or doubled on the way until now. */
 static uint64_t spoilt_on_way(uint32_t from, uint32_t to)
 {
 	struct half way[WAY];
@@ -87,7 +87,7 @@ static uint64_t spoilt_on_way(uint32_t from, uint32_t to)
 		const struct weft_sim_cable *c =
 			&game.cards.torus.node[way[i].node].out[way[i].cable];
 
-		sum += c->flipped + c->lost;
+		sum += c->flipped + c->lost + c->doubled;
 	}
 	return sum;
 }
