@@ -132,14 +132,16 @@ static bool is_drawn(struct weft_cable_ring *r, _Atomic uint32_t *of_many)
 void weft_ring_put(struct weft_cable_ring *r, const uint64_t *quad)
 {
 	uint64_t *to = beat_at(r);
+	uint32_t i = 0;
 
 	if (atomic_load_explicit(&r->file->cut, memory_order_relaxed) ||
 	    is_drawn(r, &r->file->losses)) {
 		r->lost++;
 		return;
 	}
-	for (uint32_t i = 0; i < r->quads; i++)
+	do
 		to[i] = quad[i];
+	while (++i < r->quads);
 	if (is_drawn(r, &r->file->flips)) {
 		uint64_t bit = draw_below(r, (uint64_t)r->quads * 64);
 
