@@ -217,10 +217,8 @@ end_capture:
 
 int weft_stream_generate(int argc, char **argv)
 {
-	struct job job = {.live = {.options = weft_generator_defaults,
-				   .events = 10000,
-				   .most = UINT8_MAX,
-				   .segments = 1}};
+	struct job job = {
+		.live = {.options = weft_generator_defaults, .events = 10000, .most = UINT8_MAX}};
 	int status = weft_stream_options(argc, argv, words, take_generate_option, &job);
 
 	if (status)
@@ -229,8 +227,10 @@ int weft_stream_generate(int argc, char **argv)
 		return weft_main_usage_error("stream", "--write and --truth are not the same file");
 	if (job.live.to && (job.write || job.truth))
 		return weft_main_usage_error("stream", "either into files or --to somewhere");
-	if (!job.live.to && (job.live.back || job.live.sequenced || job.live.seconds > 0))
+	if (!job.live.to &&
+	    (job.live.back || job.live.sequenced || job.live.segments || job.live.seconds > 0))
 		return weft_main_usage_error("stream", "to where? --to udp:ADDRESS:PORT");
+	job.live.segments += !job.live.segments;
 	if (job.live.to)
 		return weft_stream_generate_live(&job.live);
 	if (!job.write && !job.truth)

@@ -2,11 +2,13 @@
 /* What this machine has for streams: what they come by, what they may be, and the system's bounds. */
 #include <getopt.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "cli/cli.h"
 #include "cli/report.h"
 #include "cli/stream.h"
+#include "link/stream.h"
 #include "wire/nanet/protocol.h"
 
 enum { JSON = 256 };
@@ -35,6 +37,19 @@ static uint64_t number_in(const char *path)
 	return value;
 }
 
+static void report_links(struct weft_report *r)
+{
+	char names[128] = "";
+	const char *name;
+
+	for (unsigned int i = 0; (name = weft_stream_link_name(i)); i++) {
+		size_t used = strlen(names);
+
+		snprintf(names + used, sizeof(names) - used, "%s%s", used ? " " : "", name);
+	}
+	weft_report_text(r, names);
+}
+
 static void report_machine(struct weft_report *r)
 {
 	static const struct weft_column columns[] = {
@@ -49,7 +64,7 @@ static void report_machine(struct weft_report *r)
 	clock_getres(CLOCK_MONOTONIC, &tick);
 	weft_report_section(r, "machine", true, columns);
 	weft_report_row(r);
-	weft_report_text(r, "udp ring");
+	report_links(r);
 	weft_report_number(r, number_in("/proc/sys/net/core/rmem_max"));
 	weft_report_number(r, number_in("/proc/sys/net/core/rmem_default"));
 	weft_report_number(r, (uint64_t)tick.tv_nsec);

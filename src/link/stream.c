@@ -9,6 +9,13 @@
 static const struct weft_stream_link_kind *const kinds[] = {
 	&weft_stream_udp, &weft_stream_ring, &weft_stream_packet, &weft_stream_torus};
 
+#define KINDS (sizeof(kinds) / sizeof(*kinds))
+
+const char *weft_stream_link_name(unsigned int which)
+{
+	return which < KINDS ? kinds[which]->name : NULL;
+}
+
 int weft_stream_link_open(const char *from, struct weft_stream_link_options *options,
 			  struct weft_stream_link **link)
 {
@@ -16,7 +23,7 @@ int weft_stream_link_open(const char *from, struct weft_stream_link_options *opt
 	int answer = -EPROTONOSUPPORT;
 
 	options->wrong = "it is no KIND:WHERE";
-	for (size_t i = 0; colon && i < sizeof(kinds) / sizeof(*kinds); i++)
+	for (size_t i = 0; colon && i < KINDS; i++)
 		if (strlen(kinds[i]->name) == (size_t)(colon - from) &&
 		    !strncmp(from, kinds[i]->name, (size_t)(colon - from)))
 			answer = kinds[i]->open(colon + 1, options, link);

@@ -74,6 +74,8 @@ struct weft_stream_link {
 extern const struct weft_stream_link_kind weft_stream_udp, weft_stream_ring, weft_stream_packet,
 	weft_stream_torus;
 
+/* The name of a kind, from 0 on; NULL: there are no more. */
+const char *weft_stream_link_name(unsigned int which);
 /* -EPROTONOSUPPORT: there is no such kind. */
 int weft_stream_link_open(const char *from, struct weft_stream_link_options *options,
 			  struct weft_stream_link **link);

@@ -36,6 +36,7 @@ wait $!
 
 
 def most_of_socket():
+    assert told['machine']['links'] == 'udp ring packet torus'
     with open('/proc/sys/net/core/rmem_max', encoding='ascii') as most:
         return int(most.read())
 
@@ -358,6 +359,7 @@ def test_info():
     (['generate', '--to', 'ring:/nowhere/ring'], 'No such file'),
     (['generate', '--to', 'udp:127.0.0.1:9', '--write', 'x'], 'either'),
     (['generate', '--seconds', '1'], 'to where'),
+    (['generate', '--write', 'x', '--segments', '4'], 'to where'),
     (['generate', '--to', 'udp:127.0.0.1:9', '--back', 'x', '--events', '1'], 'Invalid'),
     (['bench', '--rounds', '0'], 'no such value'),
     (['latency', '--seconds', '0'], 'no such value'),
