@@ -62,6 +62,7 @@ void weft_stream_report_histogram(struct weft_report *r, const char *name,
 /* The picture: after begin, unless path is NULL, each histogram that is reported or added is drawn by end, which gives 0,
  * -ENODATA (there was none) or of the file by errno. */
 void weft_stream_svg_begin(const char *path);
+bool weft_stream_svg_is_wanted(void);
 void weft_stream_svg_add(const char *name, const struct weft_histogram *h);
 int weft_stream_svg_end(void);
 struct weft_stream_counters;

@@ -300,5 +300,7 @@ int weft_stream_receive(int argc, char **argv)
 	if (job.list.slot_bytes && !has_slots(&job))
 		return weft_main_usage_error(
 			"stream", "--longest goes with --slots, --ordered, --stamps or --write");
+	if (weft_stream_svg_is_wanted() && !(job.list.flags & WEFT_STREAM_STAMPS))
+		return weft_main_usage_error("stream", "receive --svg goes with --stamps");
 	return run_receive(&job);
 }

@@ -36,6 +36,11 @@ void weft_stream_svg_begin(const char *path)
 	svg_path = path;
 }
 
+bool weft_stream_svg_is_wanted(void)
+{
+	return svg_path;
+}
+
 /* One point for each step with values, thinned where they are many: as long as none moves by more than a hundredth. */
 void weft_stream_svg_add(const char *name, const struct weft_histogram *h)
 {

@@ -344,6 +344,7 @@ def test_info():
     (['receive', '--from', 'udp::0', '--protocol', 'mgp', '--field', '0,64'], '--field goes with'),
     (['receive', '--from', 'udp::0', '--field', '0,64', '--protocol', 'raw'], '--field goes with'),
     (['receive', '--from', 'udp::0', '--longest', '64'], '--longest goes with --slots'),
+    (['receive', '--from', 'udp::0', '--svg', '/tmp/x.svg'], '--svg goes with --stamps'),
     (['replay', '--read', 'x', '--to', 'udp:127.0.0.1:9', '--pace', '1gbe', '--scale', '1'], 'either --pace or --scale'),
     (['trigger', '--read', 'x', '--seconds', '1'], 'go with --from'),
     (['trigger', '--read', 'x', '--threads', '2'], 'go with --from'),
