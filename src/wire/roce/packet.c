@@ -2,9 +2,16 @@
 #include "nic/errors.h"
 #include "wire/roce/packet.h"
 
+#define IF(headers, which, bytes) ((headers)&WEFT_ROCE_##which ? (bytes) : 0)
+#define HEAD_BYTES(h)                                                                              \
+	(WEFT_ROCE_BTH_BYTES + IF(h, DETH, 8) + IF(h, RETH, 16) + IF(h, ATOMIC, 28) +              \
+	 IF(h, AETH, 4) + IF(h, ATOMIC_ACK, 8) + IF(h, IMM, 4) + IF(h, IETH, 4) +                  \
+	 IF(h, XRCETH, 4))
+
 static const struct weft_roce_row rows[256] = {
 #define ROW(opcode, name, verb, place, headers, length)                                            \
-	[opcode] = {#name, WEFT_ROCE_##verb, WEFT_ROCE_##place, headers, WEFT_ROCE_##length},
+	[opcode] = {#name,   WEFT_ROCE_##verb,	 WEFT_ROCE_##place,                                \
+		    headers, WEFT_ROCE_##length, HEAD_BYTES(headers)},
 	WEFT_ROCE_OPCODES(ROW)
 #undef ROW
 };
@@ -46,20 +53,9 @@ static void put64(uint8_t **at, uint64_t value)
 
 /* ---- Lengths ---- */
 
-static uint32_t extended_bytes(uint8_t headers)
-{
-	/* by the bits of enum weft_roce_header */
-	static const uint8_t bytes[] = {8, 16, 28, 4, 8, 4, 4, 4};
-	uint32_t sum = 0;
-
-	for (unsigned int i = 0; i < sizeof(bytes); i++)
-		sum += headers >> i & 1 ? bytes[i] : 0;
-	return sum;
-}
-
 uint32_t weft_roce_head_bytes(uint8_t opcode)
 {
-	return WEFT_ROCE_BTH_BYTES + extended_bytes(rows[opcode].headers);
+	return rows[opcode].head_bytes;
 }
 
 bool weft_roce_length_holds(const struct weft_roce_packet *packet, uint32_t mtu)
@@ -151,7 +147,7 @@ int weft_roce_parse(const uint8_t *at, size_t bytes, struct weft_roce_packet *pa
 	row = &rows[at[0]];
 	if (!row->name || at[1] & 0xf)
 		return -EPROTO;
-	head = WEFT_ROCE_BTH_BYTES + extended_bytes(row->headers);
+	head = row->head_bytes;
 	*packet = (struct weft_roce_packet){0};
 	parse_bth(at, packet);
 	if (bytes < head + packet->pad + WEFT_ROCE_ICRC_BYTES)

@@ -140,6 +140,7 @@ enum weft_roce_opcode {
 struct weft_roce_row {
 	const char *name; /* NULL: there is no such opcode */
 	uint8_t verb, place, headers, length;
+	uint8_t head_bytes; /* of BTH and these headers */
 };
 
 /* Of any byte; that of an opcode that does not exist has no name. */
