@@ -26,12 +26,12 @@
 /* In a stream, so many turns without sleep, a card looks again for a while before it sleeps, as long as sleep and waking take: two
  * that wait for each other at each window would spend more on sleep than on words. Other programs have the core meanwhile, if they want it. */
 #define STREAM_TURNS 6u
+#define LINGER_NS    20000u
+#define LATE_NS	     1000000u /* a yield that took so long found a program that keeps the core */
+#define LATE_SHARE   10u      /* then none for so many times as long */
 /* In a stream neighbours are shown so many bursts at once, each about a packet: the lines of memory by which they are told go from
  * core to core. */
 #define BURSTS_ONCE 4u
-#define LINGER_NS   20000u
-#define LATE_NS	    1000000u /* a yield that took so long found a program that keeps the core */
-#define LATE_SHARE  10u	     /* then none for so many times as long */
 /* In a stream a program that sleeps is told of ends no oftener, as cards moderate their interrupts; at once when nothing moves. */
 #define TELL_NS 100000u
 
