@@ -88,6 +88,8 @@ struct weft_nic {
 	_Atomic uint32_t nwaiting, ntrying, nconnected, nhanded;
 	_Atomic uint64_t
 		under_way; /* requests, of those that weft_nic_progress looked after last */
+	_Atomic uint64_t
+		ended; /* that it has seen end, about: threads do not wait for each other */
 	/* offset of the ring that was populated last, and in its low bits the logarithm of its size */
 	_Atomic uint64_t ring_populated;
 	struct weft_lock

@@ -407,16 +407,18 @@ static bool progress_one(struct weft_qp *qp, struct weft_caller *caller, uint64_
 uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uint64_t now_ns)
 {
 	struct weft_qp *again = NULL, *qp;
-	uint64_t least = UINT64_MAX, under_way = 0;
+	uint64_t least = UINT64_MAX, under_way = 0,
+		 ended = atomic_load_explicit(&nic->ended, memory_order_relaxed);
 
 	while ((qp = take_waiting(nic))) {
-		uint64_t due;
+		uint64_t due, done = qp->sq_done;
 
 		qp->visited = true;
 		qp->waits = false;
 		qp->waits = progress_one(qp, caller, now_ns, &due);
 		least = due < least ? due : least;
 		under_way += qp->under_way;
+		ended += qp->sq_done - done;
 		see_to_tries(qp);
 		if (qp->waits) {
 			/* its lock is kept until all have been looked at, so that none is met twice
@@ -438,5 +440,6 @@ uint64_t weft_nic_progress(struct weft_nic *nic, struct weft_caller *caller, uin
 		weft_unlock(&qp->lock, false);
 	}
 	atomic_store_explicit(&nic->under_way, under_way, memory_order_relaxed);
+	atomic_store_explicit(&nic->ended, ended, memory_order_relaxed);
 	return least;
 }

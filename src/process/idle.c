@@ -18,8 +18,11 @@
 #define YIELDS	      4096u
 #define POLLS_ALONE   256u /* between two looks */
 #define POLLS_CROWDED 8u
-#define NAP_NS	      20000 /* and the timer's slack, 50 µs */
-#define NAP_LEAST     16u
+#define NAP_LEAST_NS  20000u /* and the timer's slack, 50 µs */
+#define NAP_LONG_NS   100000u
+#define NAP_MOST_NS   320000u
+#define SHARE	      8u /* of what is under way ends in a nap */
+#define MANY	      16u
 
 static bool was_preempted(struct weft_idle *idle)
 {
@@ -32,17 +35,47 @@ static bool was_preempted(struct weft_idle *idle)
 	return usage.ru_nivcsw != before;
 }
 
-/* The scheduler may have the card in another group than ours (a session each, or a container), which yielding does not reach. Many
- * requests take it longer than such a nap. With few it would cost more than it brings: a thread that has slept is
- * owed time, and then the card has to wait for it. */
-static void let_others_run(void)
+/* How long a request takes now, as the last ones took; 0: not known. */
+static uint64_t each_takes_ns(struct weft_idle *idle, uint64_t ended, bool any, uint64_t now_ns)
 {
-	static const struct timespec nap = {0, NAP_NS};
+	if (ended == idle->ended && any)
+		return idle->each_ns;
+	idle->each_ns = any ? (now_ns - idle->counted_ns) / (ended - idle->ended) : 0;
+	idle->ended = ended;
+	idle->counted_ns = now_ns;
+	return idle->each_ns;
+}
 
+/*
+ * How long to sleep; 0: a yield is better. While many requests are under way nothing waits for those that have ended: until some
+ * more have, or as long again as was waited in vain. With few only if they take long. Each awakening costs what has the core
+ * meanwhile, maybe the card, 30 µs.
+ */
+static uint64_t nap_ns(struct weft_idle *idle, uint64_t now_ns)
+{
 	const struct weft_nic *nic = &weft_process_nic;
+	uint64_t under_way = atomic_load_explicit(&nic->under_way, memory_order_relaxed),
+		 ended = atomic_load_explicit(&nic->ended, memory_order_relaxed),
+		 nap = each_takes_ns(idle, ended, under_way, now_ns) * under_way / SHARE,
+		 waited = now_ns - idle->counted_ns;
 
-	if (atomic_load_explicit(&nic->nhanded, memory_order_relaxed) &&
-	    atomic_load_explicit(&nic->under_way, memory_order_relaxed) >= NAP_LEAST)
+	if (under_way >= MANY && nap < waited)
+		nap = waited;
+	if (nap < NAP_LONG_NS)
+		return under_way >= MANY ? NAP_LEAST_NS : 0;
+	return nap < NAP_MOST_NS ? nap : NAP_MOST_NS;
+}
+
+/* The scheduler may have the card in another group than ours (a session each, or a container), which yielding does not reach. Many
+ * requests take it longer than a nap. With few it would cost more than it brings: a thread that has slept is
+ * owed time, and then the card has to wait for it. */
+static void let_others_run(struct weft_idle *idle, uint64_t now_ns)
+{
+	struct timespec nap = {0, 0};
+
+	if (atomic_load_explicit(&weft_process_nic.nhanded, memory_order_relaxed))
+		nap.tv_nsec = (long)nap_ns(idle, now_ns);
+	if (nap.tv_nsec)
 		syscall(SYS_nanosleep, &nap, NULL); /* and no point of cancellation */
 	else
 		sched_yield();
@@ -64,7 +97,7 @@ void weft_idle_look(void)
 		idle->yields = YIELDS;
 	if (idle->yields) {
 		idle->yields--;
-		let_others_run();
+		let_others_run(idle, now_ns);
 		now_ns = weft_clock_now_ns();
 	}
 	idle->looked_ns = now_ns;
