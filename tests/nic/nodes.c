@@ -75,9 +75,12 @@ static void no_event(struct cards *cards, uint32_t node, unsigned int process,
 
 static bool is_quiet(const struct weft_ape_ni *c)
 {
-	for (unsigned int i = 0; i < WEFT_APE_PEERS; i++)
-		if (c->peer[i].used && c->peer[i].verbs.written != c->peer[i].verbs.done)
+	for (uint64_t left = c->peers; left;) {
+		const struct weft_ape_verbs *v = &c->peer[weft_ape_next_bit(&left)].verbs;
+
+		if (v->written != v->done)
 			return false;
+	}
 	return true;
 }
 
@@ -128,9 +131,12 @@ uint64_t nodes_again(void)
 {
 	uint64_t again = 0;
 
-	for (uint32_t n = 0; n < 2; n++)
-		for (unsigned int i = 0; i < WEFT_APE_PEERS; i++)
-			again += nodes.cards.card[n].card.peer[i].flow[WEFT_APE_REQUESTS].again;
+	for (uint32_t n = 0; n < 2; n++) {
+		const struct weft_ape_ni *c = &nodes.cards.card[n].card;
+
+		for (uint64_t left = c->peers; left;)
+			again += c->peer[weft_ape_next_bit(&left)].flow[WEFT_APE_REQUESTS].again;
+	}
 	return again;
 }
 

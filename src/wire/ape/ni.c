@@ -17,7 +17,7 @@ bool weft_ape_ni_config_holds(const struct weft_ape_ni_config *config)
 void weft_ape_ni_init(struct weft_ape_ni *c, const struct weft_ape_ni_config *config,
 		      struct weft_ape_word *memory, const struct weft_ape_world *world, void *owner)
 {
-	__builtin_memset(c, 0, sizeof(*c));
+	__builtin_memset(c, 0, offsetof(struct weft_ape_ni, peer));
 	c->config = *config;
 	c->world = world;
 	c->owner = owner;
@@ -30,24 +30,30 @@ void weft_ape_ni_init(struct weft_ape_ni *c, const struct weft_ape_ni_config *co
 	c->node.router.deliver_packet = weft_ape_ni_deliver_packet;
 }
 
+static void begin_peer(struct weft_ape_ni *c, unsigned int which, struct weft_ape_coord at)
+{
+	const struct weft_ape_lattice *l = &c->config.node.lattice;
+	uint32_t sum = weft_ape_lattice_index(l, at) + weft_ape_lattice_index(l, c->config.node.me);
+
+	c->peers |= 1ull << which;
+	c->peer[which] = (struct weft_ape_peer){.at = at, .port = sum % c->config.node.locals};
+}
+
 struct weft_ape_peer *weft_ape_ni_peer(struct weft_ape_ni *c, struct weft_ape_coord at)
 {
 	const struct weft_ape_lattice *l = &c->config.node.lattice;
 	uint32_t index = weft_ape_lattice_index(l, at);
 
 	for (unsigned int i = 0; i < WEFT_APE_PEERS; i++) {
-		struct weft_ape_peer *p = &c->peer[(index + i) % WEFT_APE_PEERS];
+		unsigned int which = (index + i) % WEFT_APE_PEERS;
+		struct weft_ape_peer *p = &c->peer[which];
 
-		if (p->used && weft_ape_lattice_index(l, p->at) == index)
+		if (!(c->peers >> which & 1)) {
+			begin_peer(c, which, at);
 			return p;
-		if (p->used)
-			continue;
-		p->used = true;
-		c->peers |= 1ull << (p - c->peer);
-		p->at = at;
-		p->port = (index + weft_ape_lattice_index(l, c->config.node.me)) %
-			  c->config.node.locals;
-		return p;
+		}
+		if (weft_ape_lattice_index(l, p->at) == index)
+			return p;
 	}
 	return NULL;
 }

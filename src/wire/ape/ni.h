@@ -88,7 +88,6 @@ struct weft_ape_verbs {
 };
 
 struct weft_ape_peer {
-	bool used;
 	struct weft_ape_coord at;
 	uint16_t life; /* 0: not known */
 	uint8_t port;
@@ -117,8 +116,7 @@ struct weft_ape_ni {
 	struct weft_ape_message message[WEFT_APE_MESSAGES];
 	struct weft_ape_reception reception[WEFT_APE_MESSAGES];
 	struct weft_ape_job job[WEFT_APE_JOBS];
-	struct weft_ape_peer peer[WEFT_APE_PEERS];
-	/* Those that are used, and processes of which descriptors wait, as bits: what is not is not even looked at. */
+	/* Those of them and of peers that are used, and processes of which descriptors wait, as bits: what is not is not even looked at. */
 	uint64_t peers, messages, posters, jobs;
 	uint16_t engine[WEFT_APE_ENGINES]; /* messages, or WEFT_APE_NO_MESSAGE */
 	struct weft_ape_incoming incoming[WEFT_APE_LOCALS];
@@ -133,6 +131,7 @@ struct weft_ape_ni {
 	bool verbs_room;
 	bool quiet; /* nothing is to be sent, until something happens */
 	struct weft_ape_counters counters;
+	struct weft_ape_peer peer[WEFT_APE_PEERS]; /* 20 KB each: what is not used is not touched */
 };
 
 _Static_assert(WEFT_APE_PEERS == 64 && WEFT_APE_MESSAGES == 64 && WEFT_APE_PROCESSES == 64,
