@@ -90,8 +90,8 @@ void weft_process_put(void);
 struct weft_idle {
 	uint32_t polls_left; /* until the next look */
 	uint32_t yields;
-	uint32_t ended;		      /* completions that were polled since counted_ns */
-	uint64_t counted_ns, each_ns; /* when they were counted last, and how long each took */
+	/* requests that had ended when they were counted last; when that was, and how long each took */
+	uint64_t ended, counted_ns, each_ns;
 	long preemptions;
 	uint64_t looked_ns;
 };
