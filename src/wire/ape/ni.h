@@ -116,7 +116,8 @@ struct weft_ape_ni {
 	struct weft_ape_message message[WEFT_APE_MESSAGES];
 	struct weft_ape_reception reception[WEFT_APE_MESSAGES];
 	struct weft_ape_job job[WEFT_APE_JOBS];
-	/* Those of them and of peers that are used, and processes of which descriptors wait, as bits: what is not is not even looked at. */
+	/* Which peers, messages and jobs are used, and of which processes descriptors wait, as bits: the others are not even looked
+	 * at. */
 	uint64_t peers, messages, posters, jobs;
 	uint16_t engine[WEFT_APE_ENGINES]; /* messages, or WEFT_APE_NO_MESSAGE */
 	struct weft_ape_incoming incoming[WEFT_APE_LOCALS];
