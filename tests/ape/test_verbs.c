@@ -126,8 +126,8 @@ static void test_damaged(void **state)
 	}
 }
 
-/* The ring is bounded; when one that was full has room again, that is told. */
-static void test_room(void **state)
+/* What waits for the flow is bounded. */
+static void test_ahead(void **state)
 {
 	struct weft_ape_ni *c;
 
@@ -137,7 +137,7 @@ static void test_room(void **state)
 	weft_ape_node_down(&c->node, 0);
 	cards.torus.node[0].out[0].cut = true;
 	write_packets(PACKETS);
-	assert_int_equal(seen.written, WEFT_APE_VERBS_RING);
+	assert_int_equal(seen.written, WEFT_APE_VERBS_AHEAD);
 	assert_null(weft_ape_verbs_room(c, there));
 	assert_non_null(weft_ape_verbs_room(c, (struct weft_ape_coord){{0, 1, 0}}));
 	assert_false(c->verbs_room);
@@ -146,7 +146,28 @@ static void test_room(void **state)
 	cards_end(&cards);
 }
 
-/* One queue pair finds the ring full; another finds room before half of it is free, and wants no more. The first is told
+/* The ring is bounded, too: nothing that is not acknowledged leaves it. When it has room again, that is told. */
+static void test_room(void **state)
+{
+	begin(1);
+	write_packets(1);
+	run(20000);
+	assert_int_equal(seen.came, 1);
+	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++)
+		cards.torus.node[4].out[i].cut = true;
+	for (unsigned int i = 0; i < 400; i++) {
+		write_packets(PACKETS);
+		run(1000);
+	}
+	assert_int_equal(seen.written, 1 + WEFT_APE_VERBS_RING);
+	assert_false(cards.card[0].card.verbs_room);
+	for (unsigned int i = 0; i < WEFT_APE_CABLES; i++)
+		cards.torus.node[4].out[i].cut = false;
+	write_all();
+	cards_end(&cards);
+}
+
+/* One queue pair finds no room; another finds some before most of it is free, and wants no more. The first is told
  * all the same. */
 static void test_room_is_told(void **state)
 {
@@ -155,7 +176,7 @@ static void test_room_is_told(void **state)
 	begin(1);
 	c = &cards.card[0].card;
 	write_packets(PACKETS);
-	assert_int_equal(seen.written, WEFT_APE_VERBS_RING);
+	assert_int_equal(seen.written, WEFT_APE_VERBS_AHEAD);
 	for (unsigned int i = 0; i < 10000 && !weft_ape_verbs_room(c, there); i++)
 		run(100);
 	assert_non_null(weft_ape_verbs_room(c, there));
@@ -326,12 +347,12 @@ static void test_acks_make_room(void **state)
 {
 	begin_late();
 	assert_int_equal(soon_behind(WEFT_APE_VERBS_ACK), 0);
-	for (unsigned int i = 1; i < WEFT_APE_VERBS_RING; i++)
+	for (unsigned int i = 1; i < WEFT_APE_VERBS_AHEAD; i++)
 		put(true, WEFT_APE_VERBS_ACK);
 	assert_int_equal(heard[0], 1);
 	assert_null(room_for(true));
 	run(LATE_NS / 2);
-	assert_int_equal(heard[0], 1 + WEFT_APE_VERBS_RING);
+	assert_int_equal(heard[0], 1 + WEFT_APE_VERBS_AHEAD);
 	cards_end(&cards);
 }
 
@@ -340,6 +361,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_in_order),
 		cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_ahead),
 		cmocka_unit_test(test_room),
 		cmocka_unit_test(test_given_up),
 		cmocka_unit_test(test_room_is_told),

@@ -21,6 +21,8 @@
 #define WEFT_APE_BUFFERS    64u /* of a process */
 #define WEFT_APE_LIFE_MAX   0xfffeu
 #define WEFT_APE_VERBS_RING 128u /* packets of verbs to a peer (wire/ape/verbs.h) */
+#define WEFT_APE_VERBS_AHEAD                                                                       \
+	32u /* of those, that are not in the flow yet: what waited longer would be out of the cache when it goes */
 
 struct weft_ape_ni_config {
 	struct weft_ape_node_config node;

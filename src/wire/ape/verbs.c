@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "wire/ape/verbs.h"
 
-/* A ring that was full is worth asking again when a quarter of it is free. */
-#define WORTH (WEFT_APE_VERBS_RING * 3 / 4)
+/* One that finds no room asks again when a quarter of the ring is free, and of those that may wait, three quarters. */
+#define WORTH	    (WEFT_APE_VERBS_RING * 3 / 4)
+#define WORTH_AHEAD (WEFT_APE_VERBS_AHEAD / 4)
 
 static uint8_t *payload_at(const struct weft_ape_ni *c, const struct weft_ape_peer *p,
 			   uint32_t number)
@@ -17,9 +18,15 @@ static uint32_t filled(const struct weft_ape_verbs *v)
 	return v->written - v->done;
 }
 
+/* What was written and is not in the flow yet. */
+static uint32_t ahead(const struct weft_ape_verbs *v)
+{
+	return v->written - v->cut;
+}
+
 static void let_ask_again(struct weft_ape_ni *c, struct weft_ape_verbs *v)
 {
-	if (!v->full || filled(v) > WORTH)
+	if (!v->full || filled(v) > WORTH || ahead(v) > WORTH_AHEAD)
 		return;
 	v->full = false;
 	c->verbs_room = true;
@@ -34,7 +41,7 @@ void weft_ape_verbs_begin(struct weft_ape_ni *c, uint8_t *memory)
 
 static void enlist(struct weft_ape_ni *c, const struct weft_ape_verbs *v)
 {
-	c->verbs_waiting += v->written - v->cut;
+	c->verbs_waiting += ahead(v);
 	c->quiet = false;
 }
 
@@ -84,7 +91,7 @@ uint8_t *weft_ape_verbs_room(struct weft_ape_ni *c, struct weft_ape_coord to)
 	p = weft_ape_ni_peer(c, to);
 	if (!p)
 		return NULL;
-	if (filled(&p->verbs) < WEFT_APE_VERBS_RING)
+	if (filled(&p->verbs) < WEFT_APE_VERBS_RING && ahead(&p->verbs) < WEFT_APE_VERBS_AHEAD)
 		return payload_at(c, p, p->verbs.written);
 	let_acks_go(c, &p->verbs);
 	/* until it is told: one that finds room meanwhile does not speak for those that found none */
@@ -124,7 +131,7 @@ static void push(struct weft_ape_ni *c, struct weft_ape_peer *p)
 	struct weft_ape_verbs *v = &p->verbs;
 	struct weft_ape_slot slot = {
 		.type = WEFT_APE_VERBS,
-		.channel = v->written - v->cut == 1,
+		.channel = ahead(v) == 1,
 		.bytes = v->bytes[v->cut % WEFT_APE_VERBS_RING],
 		.message = WEFT_APE_NO_MESSAGE,
 		.from = v->cut % WEFT_APE_VERBS_RING,
@@ -133,6 +140,7 @@ static void push(struct weft_ape_ni *c, struct weft_ape_peer *p)
 	weft_ape_flow_push(&p->flow[WEFT_APE_REQUESTS], &slot, c->now_ns);
 	v->cut++;
 	c->verbs_waiting--;
+	let_ask_again(c, v);
 }
 
 bool weft_ape_verbs_cut(struct weft_ape_ni *c)
@@ -175,7 +183,7 @@ void weft_ape_verbs_lost(struct weft_ape_ni *c, struct weft_ape_peer *p)
 	struct weft_ape_verbs *v = &p->verbs;
 
 	let_acks_go(c, v);
-	c->verbs_waiting -= v->written - v->cut;
+	c->verbs_waiting -= ahead(v);
 	v->cut = v->done = v->written;
 	let_ask_again(c, v);
 }
