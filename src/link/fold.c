@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 #include "link/fold.h"
 
-bool weft_folds_wide;
+bool weft_folds_wide, weft_folds_half;
 
 static uint64_t reflected_power(uint32_t polynomial, unsigned int exponent)
 {
@@ -22,7 +22,13 @@ void weft_fold_init(struct weft_fold *fold, uint32_t polynomial)
 {
 	set_powers(fold->by_2048, polynomial, 2048);
 	set_powers(fold->by_512, polynomial, 512);
+	set_powers(fold->by_256, polynomial, 256);
 	set_powers(fold->by_128, polynomial, 128);
+}
+
+uint64_t weft_fold_over(uint32_t polynomial, unsigned int bytes)
+{
+	return reflected_power(polynomial, 8 * bytes - 32);
 }
 
 #ifdef __x86_64__
@@ -33,8 +39,9 @@ void weft_fold_init(struct weft_fold *fold, uint32_t polynomial)
 
 static void __attribute__((constructor)) look_at_processor(void)
 {
-	weft_folds_wide = __builtin_cpu_supports("vpclmulqdq") &&
-			  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("pclmul");
+	weft_folds_half = __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2") &&
+			  __builtin_cpu_supports("pclmul");
+	weft_folds_wide = weft_folds_half && __builtin_cpu_supports("avx512dq");
 }
 
 static inline WIDE __m512i powers_in_lanes(const uint64_t powers[2])
