@@ -79,8 +79,8 @@ static void give_packet(struct weft_ape_ni *c, struct weft_ape_peer *p, enum wef
 	weft_ape_header_build(h, &header);
 	footer.crc = weft_ape_packet_crc(c->world->crc32c, header, payload, words,
 					 weft_ape_footer_build(&footer));
-	weft_ape_node_give(&c->node, p->port, header, payload, words,
-			   weft_ape_footer_build(&footer));
+	(h->type == WEFT_APE_VERBS ? weft_ape_node_lend : weft_ape_node_give)(
+		&c->node, p->port, header, payload, words, weft_ape_footer_build(&footer));
 	weft_ape_flow_acks(f, h->type < WEFT_APE_ACK || h->type > WEFT_APE_WELCOME,
 			   &c->config.times, c->now_ns);
 }
@@ -514,11 +514,15 @@ void weft_ape_ni_beats(struct weft_ape_ni *c, unsigned int cable, const uint64_t
 	weft_ape_node_beats(&c->node, cable, quad, count, now_ns);
 }
 
+static bool is_taken(struct weft_ape_ni *c, unsigned int port)
+{
+	return weft_ape_node_waiting(&c->node, port) || !weft_ape_node_has_room(&c->node, port);
+}
+
 /* A port gets a packet when none waits behind the one that leaves. */
 static bool fill_port(struct weft_ape_ni *c, unsigned int port)
 {
-	if (weft_ape_node_waiting(&c->node, port) ||
-	    !weft_ape_node_has_room(&c->node, port, WEFT_APE_PAYLOAD_WORDS))
+	if (is_taken(c, port))
 		return false;
 	if (send_from_flows(c, port))
 		return true;
@@ -539,7 +543,7 @@ bool weft_ape_ni_step(struct weft_ape_ni *c, uint64_t now_ns)
 		bool gave = fill_port(c, port);
 
 		moved |= gave;
-		full |= gave || weft_ape_node_waiting(&c->node, port);
+		full |= gave || is_taken(c, port);
 	}
 	c->quiet |= !full;
 	return weft_ape_node_step(&c->node, now_ns) || moved;

@@ -59,6 +59,8 @@ void weft_ape_node_init(struct weft_ape_node *n, const struct weft_ape_node_conf
 		q->headers =
 			fifo(&memory, is_cable ? config->header_depth : WEFT_APE_LOCAL_HEADERS);
 		q->data = fifo(&memory, is_cable ? config->data_depth : WEFT_APE_LOCAL_DATA);
+		if (!is_cable)
+			n->own_data[i - WEFT_APE_LOCAL_SOURCE] = q->data.word;
 	}
 	for (unsigned int cable = 0; cable < WEFT_APE_CABLES; cable++) {
 		struct weft_ape_queue *queue[WEFT_APE_CHANNELS];
@@ -268,10 +270,27 @@ uint64_t weft_ape_node_deadline(const struct weft_ape_node *n)
 	return first;
 }
 
+/* ---- Intra-tile ports ---- */
+
+static struct weft_ape_queue *port_queue(struct weft_ape_node *n, unsigned int local)
+{
+	return &n->router.source[WEFT_APE_LOCAL_SOURCE + local].queue;
+}
+
+bool weft_ape_node_has_room(struct weft_ape_node *n, unsigned int local)
+{
+	struct weft_ape_queue *q = port_queue(n, local);
+
+	if (!q->data.count)
+		weft_ape_node_keep(n, local);
+	return q->data.word == n->own_data[local] &&
+	       weft_ape_queue_has_room(q, WEFT_APE_PAYLOAD_WORDS);
+}
+
 void weft_ape_node_give(struct weft_ape_node *n, unsigned int local, struct weft_ape_word header,
 			const uint8_t *payload, unsigned int words, struct weft_ape_word footer)
 {
-	struct weft_ape_queue *q = &n->router.source[WEFT_APE_LOCAL_SOURCE + local].queue;
+	struct weft_ape_queue *q = port_queue(n, local);
 
 	weft_ape_fifo_push(&q->headers, header);
 	if (words)
@@ -279,4 +298,31 @@ void weft_ape_node_give(struct weft_ape_node *n, unsigned int local, struct weft
 	if (!weft_ape_is_header_only(weft_ape_bits(header, 47, 43)))
 		weft_ape_fifo_push(&q->headers, footer);
 	weft_ape_router_came(&n->router, 1u << (WEFT_APE_LOCAL_SOURCE + local));
+}
+
+void weft_ape_node_lend(struct weft_ape_node *n, unsigned int local, struct weft_ape_word header,
+			const uint8_t *payload, unsigned int words, struct weft_ape_word footer)
+{
+	struct weft_ape_fifo *f = &port_queue(n, local)->data;
+	bool as_words = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+
+	if (as_words && words && !f->count) {
+		f->word = (struct weft_ape_word *)payload; /* nothing is stored there */
+		f->depth = f->count = words;
+		words = 0;
+	}
+	weft_ape_node_give(n, local, header, payload, words, footer);
+}
+
+void weft_ape_node_keep(struct weft_ape_node *n, unsigned int local)
+{
+	struct weft_ape_fifo *f = &port_queue(n, local)->data;
+	const struct weft_ape_word *rest = f->word + f->first;
+
+	if (f->word == n->own_data[local])
+		return;
+	f->word = n->own_data[local];
+	f->depth = WEFT_APE_LOCAL_DATA;
+	f->first = 0;
+	__builtin_memcpy(f->word, rest, f->count * sizeof(*rest));
 }

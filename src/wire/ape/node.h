@@ -38,6 +38,8 @@ struct weft_ape_node {
 	weft_ape_send_fn *send;
 	weft_ape_send_words_fn *send_words; /* NULL: `send` has all */
 	void *owner;
+	struct weft_ape_word
+		*own_data[WEFT_APE_LOCALS]; /* the memory of its ports' FIFOs of payload */
 	struct weft_ape_router router;
 	struct weft_ape_tx tx[WEFT_APE_CABLES];
 	struct weft_ape_rx rx[WEFT_APE_CABLES];
@@ -88,13 +90,9 @@ static inline unsigned int weft_ape_node_waiting(const struct weft_ape_node *n, 
 {
 	return n->router.source[WEFT_APE_LOCAL_SOURCE + local].queue.headers.count / 2;
 }
-static inline bool weft_ape_node_has_room(const struct weft_ape_node *n, unsigned int local,
-					  unsigned int words)
-{
-	return weft_ape_queue_has_room(&n->router.source[WEFT_APE_LOCAL_SOURCE + local].queue,
-				       words);
-}
-/* Where the port's next packet has its payload, if there is room side by side for the longest; else NULL. */
+/* Whether the port has room for the longest packet: while it is lent a payload, it has none. */
+bool weft_ape_node_has_room(struct weft_ape_node *n, unsigned int local);
+/* Where the port, which has room, may have the payload of its next packet: side by side for the longest; else NULL. */
 static inline uint8_t *weft_ape_node_place(const struct weft_ape_node *n, unsigned int local)
 {
 	return weft_ape_fifo_place(&n->router.source[WEFT_APE_LOCAL_SOURCE + local].queue.data,
@@ -103,5 +101,10 @@ static inline uint8_t *weft_ape_node_place(const struct weft_ape_node *n, unsign
 /* Gives a whole packet to the router; there is room. A header alone has no footer. The payload may lie in weft_ape_node_place. */
 void weft_ape_node_give(struct weft_ape_node *n, unsigned int local, struct weft_ape_word header,
 			const uint8_t *payload, unsigned int words, struct weft_ape_word footer);
+/* The same, but that the payload stays where it is, if it can: until it has left, or weft_ape_node_keep. */
+void weft_ape_node_lend(struct weft_ape_node *n, unsigned int local, struct weft_ape_word header,
+			const uint8_t *payload, unsigned int words, struct weft_ape_word footer);
+/* Copies what has not left of a payload that the port was lent, which may change from now on. */
+void weft_ape_node_keep(struct weft_ape_node *n, unsigned int local);
 
 #endif

@@ -172,6 +172,8 @@ void weft_ape_verbs_acked(struct weft_ape_ni *c, struct weft_ape_peer *p, uint32
 {
 	struct weft_ape_flow *f = &p->flow[WEFT_APE_REQUESTS];
 
+	/* one of them may just be on its way once more */
+	weft_ape_node_keep(&c->node, p->port);
 	for (uint32_t i = 0; i < count; i++)
 		p->verbs.done +=
 			weft_ape_flow_slot(f, weft_ape_seq_add(from, i))->type == WEFT_APE_VERBS;
@@ -182,6 +184,7 @@ void weft_ape_verbs_lost(struct weft_ape_ni *c, struct weft_ape_peer *p)
 {
 	struct weft_ape_verbs *v = &p->verbs;
 
+	weft_ape_node_keep(&c->node, p->port);
 	let_acks_go(c, v);
 	c->verbs_waiting -= ahead(v);
 	v->cut = v->done = v->written;
