@@ -20,8 +20,9 @@
 #define POLLS_CROWDED 8u
 #define NAP_LEAST_NS  20000u /* and the timer's slack, 50 µs */
 #define NAP_LONG_NS   100000u
-#define NAP_MOST_NS   320000u
-#define SHARE	      8u /* of what is under way ends in a nap */
+#define NAP_FEW_NS    320000u  /* at most, where few requests are under way */
+#define NAP_MOST_NS   2500000u /* where many are */
+#define SHARE	      8u       /* of what is under way ends in a nap */
 #define MANY	      16u
 
 static bool was_preempted(struct weft_idle *idle)
@@ -57,13 +58,14 @@ static uint64_t nap_ns(struct weft_idle *idle, uint64_t now_ns)
 	uint64_t under_way = atomic_load_explicit(&nic->under_way, memory_order_relaxed),
 		 ended = atomic_load_explicit(&nic->ended, memory_order_relaxed),
 		 nap = each_takes_ns(idle, ended, under_way, now_ns) * under_way / SHARE,
+		 most = under_way >= MANY ? NAP_MOST_NS : NAP_FEW_NS,
 		 waited = now_ns - idle->counted_ns;
 
 	if (under_way >= MANY && nap < waited)
 		nap = waited;
 	if (nap < NAP_LONG_NS)
 		return under_way >= MANY ? NAP_LEAST_NS : 0;
-	return nap < NAP_MOST_NS ? nap : NAP_MOST_NS;
+	return nap < most ? nap : most;
 }
 
 /* The scheduler may have the card in another group than ours (a session each, or a container), which yielding does not reach. Many
