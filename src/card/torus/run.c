@@ -23,10 +23,11 @@
 #define NAP_NS	    5000000u
 #define NAPS_MOST   400u
 
-/* In a stream, so many turns without sleep, a card looks again for a while before it sleeps, as long as sleep and waking take: two
- * that wait for each other at each window would spend more on sleep than on words. Other programs have the core meanwhile, if they want it. */
+/* In a stream, so many turns without sleep, a card looks again for a while before it sleeps, some times as long as sleep and waking
+ * take: two that wait for each other at each window, or until a program has had the core of one, would spend more on sleep than
+ * on words. Other programs have the core meanwhile, if they want it. */
 #define STREAM_TURNS 6u
-#define LINGER_NS    20000u
+#define LINGER_NS    100000u
 #define LATE_NS	     1000000u /* a yield that took so long found a program that keeps the core */
 #define LATE_SHARE   10u      /* then none for so many times as long */
 /* In a stream neighbours are shown so many bursts at once, each about a packet: the lines of memory by which they are told go from
