@@ -202,7 +202,7 @@ static int copy_part(struct weft_carried *c, enum weft_opcode opcode, uint32_t r
 {
 	const struct weft_wqe request = {
 		.opcode = opcode, .remote_addr = va, .rkey = rkey, .len_bytes = bytes};
-	struct weft_spans part = {.n = 1, .len_bytes = bytes};
+	struct weft_spans part;
 	enum weft_cause cause = WEFT_CAUSE_NONE;
 	enum weft_copy_kind kind = opcode == WEFT_OP_READ ? WEFT_COPY_ANSWERS : WEFT_COPY_ARRIVES;
 	struct weft_incoming in;
@@ -211,7 +211,7 @@ static int copy_part(struct weft_carried *c, enum weft_opcode opcode, uint32_t r
 	if (!c->message.at)
 		return lacks_queue(c);
 	prepare(c, &in, &request, bytes);
-	weft_span_private(&part.span[0], (void *)here, bytes);
+	weft_spans_private(&part, (void *)here, bytes);
 	outcome = copy_all(c, &in, kind, &part, &cause);
 	return answer_of(outcome, &cause);
 }
@@ -280,7 +280,7 @@ static int fill_receive(struct weft_roce_qp *qp, uint64_t offset, const uint8_t 
 			uint32_t bytes)
 {
 	struct weft_carried *c = carried_of(qp);
-	struct weft_spans part = {.n = 1, .len_bytes = bytes};
+	struct weft_spans part;
 	enum weft_cause cause = WEFT_CAUSE_NONE;
 	enum weft_outcome outcome;
 
@@ -289,7 +289,7 @@ static int fill_receive(struct weft_roce_qp *qp, uint64_t offset, const uint8_t 
 	if (c->lost)
 		return WEFT_CAUSE_RECEIVE_MEMORY;
 	c->message.len_bytes = offset + bytes;
-	weft_span_private(&part.span[0], (void *)from, bytes);
+	weft_spans_private(&part, (void *)from, bytes);
 	begin_copy(c, &c->message.at->grant, WEFT_COPY_ARRIVES, c->message.wr_id, offset, bytes);
 	do
 		outcome = weft_incoming_place(&c->message, offset, &part, &cause);
@@ -396,13 +396,13 @@ static int read_at_queue(struct weft_carried *c, const struct weft_roce_bytes *b
 					 .len_bytes = n,
 					 .remote_srqn = bytes->srqn};
 	struct weft_caller *caller = c->hand->card->caller;
-	struct weft_spans part = {.n = 1, .len_bytes = n};
+	struct weft_spans part;
 	enum weft_cause cause = WEFT_CAUSE_NONE;
 	struct weft_incoming in;
 	enum weft_outcome outcome;
 
 	weft_incoming_prepare_xrc(&in, &c->hand->to, &c->hand->answered, &request, n);
-	weft_span_private(&part.span[0], to, n);
+	weft_spans_private(&part, to, n);
 	weft_incoming_leave(&c->message);
 	outcome = weft_incoming_enter(&in, caller);
 	if (outcome == WEFT_DONE) {

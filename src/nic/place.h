@@ -52,6 +52,14 @@ static inline void weft_span_private(struct weft_span *span, void *at, uint64_t 
 	span->len_bytes = len_bytes;
 }
 
+/* A list of one. */
+static inline void weft_spans_private(struct weft_spans *spans, void *at, uint64_t len_bytes)
+{
+	spans->n = 1;
+	spans->len_bytes = len_bytes;
+	weft_span_private(&spans->span[0], at, len_bytes);
+}
+
 /* First use of a key: maps its entry and its extents, and touches them. 0 or -ENOENT, -ENOMEM. */
 int weft_mr_prepare(struct weft_pool *pool, uint32_t key);
 /* A copy of the entry of any region or window of the pool; false: none has that key. */
