@@ -39,9 +39,12 @@ void pair_step(struct pair *p)
 {
 	for (unsigned int i = 0; i < 2; i++) {
 		struct cable *c = &p->cable[i];
-		struct weft_ape_beat beat;
-		bool there = weft_ape_tx_step(&p->end[i].tx, p->now_ns, &beat);
+		const struct weft_ape_beat *sent = weft_ape_tx_step(&p->end[i].tx, p->now_ns);
+		struct weft_ape_beat beat = {{0}};
+		bool there = sent;
 
+		if (sent)
+			beat = *sent;
 		if (there && p->meddle)
 			there = p->meddle(p, i, &beat);
 		c->there[c->at] = there;

@@ -189,8 +189,8 @@ static inline void weft_ape_tx_lend(struct weft_ape_tx *tx, struct weft_ape_queu
 	tx->rest_words = words;
 }
 
-/* The beat of this word time; false: the cable is silent. */
-bool weft_ape_tx_step(struct weft_ape_tx *tx, uint64_t now_ns, struct weft_ape_beat *beat);
+/* The beat of this word time, until the next call for this sender; NULL: the cable is silent. */
+const struct weft_ape_beat *weft_ape_tx_step(struct weft_ape_tx *tx, uint64_t now_ns);
 /*
  * Words of payload that go as they are, each beat full, at most `most` beats: *run, until the next call for this sender.
  * How many words; 0: weft_ape_tx_step says what comes next.

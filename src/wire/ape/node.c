@@ -197,7 +197,7 @@ static bool send_beats(struct weft_ape_node *n, unsigned int cable, uint64_t now
 	bool back = n->config.loopback >> cable & 1;
 	unsigned int sent = 0, most = n->router.bursts ? n->config.link.burst : 1, count;
 	const struct weft_ape_word *run;
-	struct weft_ape_beat beat;
+	const struct weft_ape_beat *beat;
 
 	while (sent < most && !(n->full >> cable & 1)) {
 		count = n->send_words && !back
@@ -208,13 +208,14 @@ static bool send_beats(struct weft_ape_node *n, unsigned int cable, uint64_t now
 			sent += 2 * count / n->config.link.quads;
 			continue;
 		}
-		if (!weft_ape_tx_step(&n->tx[cable], now_ns, &beat))
+		beat = weft_ape_tx_step(&n->tx[cable], now_ns);
+		if (!beat)
 			break;
 		sent++;
 		if (back)
-			weft_ape_node_beat(n, cable, &beat, now_ns);
+			weft_ape_node_beat(n, cable, beat, now_ns);
 		else
-			n->send(n->owner, cable, &beat);
+			n->send(n->owner, cable, beat);
 	}
 	return sent;
 }

@@ -33,21 +33,64 @@ bool weft_ape_tx_grants(struct weft_ape_tx *tx, unsigned int vc, unsigned int wo
 
 /* ---- Beats ---- */
 
-static void put_beat(struct weft_ape_tx *tx, struct weft_ape_beat beat, enum weft_ape_kind kind)
+/* A beat more, whose quads are to be filled: as many as the cable has. The others stay 0. */
+static uint64_t *new_beat(struct weft_ape_tx *tx, enum weft_ape_kind kind)
 {
 	unsigned int place = (tx->beat_first + tx->beat_count++) % WEFT_APE_TX_BEATS;
 
-	/* by quads, as they were made: a wider load would wait for each of their stores */
-	for (unsigned int i = 0; i < WEFT_APE_QUADS; i++)
-		tx->beat[place].quad[i] = beat.quad[i];
 	tx->beat_kind[place] = kind;
+	return tx->beat[place].quad;
 }
 
-static void put_content(struct weft_ape_tx *tx, struct weft_ape_beat beat, enum weft_ape_kind kind)
+static void put_pattern(struct weft_ape_tx *tx, uint64_t pattern, enum weft_ape_kind kind)
 {
-	if (weft_ape_beat_is(&beat, WEFT_APE_MAGIC, tx->config->quads))
-		put_beat(tx, beat, WEFT_APE_K_ESCAPE);
-	put_beat(tx, beat, kind);
+	uint64_t *quad = new_beat(tx, kind);
+
+	for (unsigned int i = 0; i < tx->config->quads; i++)
+		quad[i] = pattern;
+}
+
+/* One word; of a cable of 256 bits two; of 64 bits in two beats. */
+static void put_words(struct weft_ape_tx *tx, struct weft_ape_word w, struct weft_ape_word second,
+		      enum weft_ape_kind kind)
+{
+	uint64_t *quad = new_beat(tx, kind);
+
+	quad[0] = w.lo;
+	if (tx->config->quads == 1) {
+		*new_beat(tx, kind) = w.hi;
+		return;
+	}
+	quad[1] = w.hi;
+	if (tx->config->quads == 4) {
+		quad[2] = second.lo;
+		quad[3] = second.hi;
+	}
+}
+
+static bool is_magic(struct weft_ape_word w)
+{
+	return w.lo == WEFT_APE_MAGIC && w.hi == WEFT_APE_MAGIC;
+}
+
+static void put_quad(struct weft_ape_tx *tx, uint64_t quad, enum weft_ape_kind kind)
+{
+	if (quad == WEFT_APE_MAGIC)
+		put_pattern(tx, WEFT_APE_MAGIC, WEFT_APE_K_ESCAPE);
+	*new_beat(tx, kind) = quad;
+}
+
+static void put_content(struct weft_ape_tx *tx, struct weft_ape_word w, struct weft_ape_word second,
+			enum weft_ape_kind kind)
+{
+	if (tx->config->quads == 1) {
+		put_quad(tx, w.lo, kind);
+		put_quad(tx, w.hi, kind);
+		return;
+	}
+	if (is_magic(w) && (tx->config->quads == 2 || is_magic(second)))
+		put_pattern(tx, WEFT_APE_MAGIC, WEFT_APE_K_ESCAPE);
+	put_words(tx, w, second, kind);
 }
 
 /* Flips bits of the word, if register 71 asks for that. */
@@ -86,14 +129,7 @@ static void put_credit(struct weft_ape_tx *tx, uint64_t now_ns)
 	tx->said_ns = now_ns;
 	tx->since = 0;
 	w = spoil(&tx->errors, tx->errors.credits, weft_ape_credit_build(&tx->said));
-	if (tx->config->quads == 1) {
-		put_beat(tx, (struct weft_ape_beat){{w.lo}}, WEFT_APE_K_CREDIT);
-		put_beat(tx, (struct weft_ape_beat){{w.hi}}, WEFT_APE_K_CREDIT);
-	} else if (tx->config->quads == 2) {
-		put_beat(tx, (struct weft_ape_beat){{w.lo, w.hi}}, WEFT_APE_K_CREDIT);
-	} else {
-		put_beat(tx, (struct weft_ape_beat){{w.lo, w.hi, w.lo, w.hi}}, WEFT_APE_K_CREDIT);
-	}
+	put_words(tx, w, w, WEFT_APE_K_CREDIT);
 }
 
 /* What of a threshold a packet of any length leaves: as much may have gone out of the FIFO untold. */
@@ -235,14 +271,9 @@ static void put_next_content(struct weft_ape_tx *tx)
 
 	if (is_header)
 		w = spoil(&tx->errors, tx->errors.headers, w);
-	if (tx->config->quads == 1) {
-		put_content(tx, (struct weft_ape_beat){{w.lo}}, kind);
-		put_content(tx, (struct weft_ape_beat){{w.hi}}, kind);
-		return;
-	}
 	if (tx->config->quads == 4 && !end)
 		count_word(tx, &second, &end);
-	put_content(tx, (struct weft_ape_beat){{w.lo, w.hi, second.lo, second.hi}}, kind);
+	put_content(tx, w, second, kind);
 }
 
 /* ---- Word times ---- */
@@ -250,11 +281,10 @@ static void put_next_content(struct weft_ape_tx *tx)
 static void decide(struct weft_ape_tx *tx, uint64_t now_ns)
 {
 	bool ready = has_beat(tx);
-	unsigned int quads = tx->config->quads;
 
 	if (tx->begun) {
 		if (credit_due(tx, now_ns, !ready)) {
-			put_beat(tx, weft_ape_beat_of(WEFT_APE_MAGIC, quads), WEFT_APE_K_MAGIC);
+			put_pattern(tx, WEFT_APE_MAGIC, WEFT_APE_K_MAGIC);
 			put_credit(tx, now_ns);
 		} else if (ready) {
 			put_next_content(tx);
@@ -264,28 +294,30 @@ static void decide(struct weft_ape_tx *tx, uint64_t now_ns)
 	}
 	if (credit_due(tx, now_ns, !ready)) {
 		if (!ready && (!tx->config->fill || tx->idle++ % IDLE_MAGIC == 0))
-			put_beat(tx, weft_ape_beat_of(WEFT_APE_MAGIC, quads), WEFT_APE_K_MAGIC);
+			put_pattern(tx, WEFT_APE_MAGIC, WEFT_APE_K_MAGIC);
 		put_credit(tx, now_ns);
 	} else if (ready) {
 		if (!tx->config->no_lead)
-			put_beat(tx, weft_ape_beat_of(WEFT_APE_MAGIC, quads), WEFT_APE_K_MAGIC);
-		put_beat(tx, weft_ape_beat_of(WEFT_APE_START, quads), WEFT_APE_K_START);
+			put_pattern(tx, WEFT_APE_MAGIC, WEFT_APE_K_MAGIC);
+		put_pattern(tx, WEFT_APE_START, WEFT_APE_K_START);
 		tx->begun = true;
 	}
 }
 
-bool weft_ape_tx_step(struct weft_ape_tx *tx, uint64_t now_ns, struct weft_ape_beat *beat)
+const struct weft_ape_beat *weft_ape_tx_step(struct weft_ape_tx *tx, uint64_t now_ns)
 {
+	unsigned int place;
+
 	if (!tx->beat_count)
 		decide(tx, now_ns);
 	if (!tx->beat_count)
-		return false;
-	*beat = tx->beat[tx->beat_first];
-	tx->beats[tx->beat_kind[tx->beat_first]]++;
-	tx->beat_first = (tx->beat_first + 1) % WEFT_APE_TX_BEATS;
+		return NULL;
+	place = tx->beat_first;
+	tx->beats[tx->beat_kind[place]]++;
+	tx->beat_first = (place + 1) % WEFT_APE_TX_BEATS;
 	tx->beat_count--;
 	tx->since++;
-	return true;
+	return &tx->beat[place];
 }
 
 unsigned int weft_ape_tx_run(struct weft_ape_tx *tx, uint64_t now_ns, unsigned int most,
