@@ -30,6 +30,22 @@ void weft_ape_ni_init(struct weft_ape_ni *c, const struct weft_ape_ni_config *co
 	c->node.router.deliver_packet = weft_ape_ni_deliver_packet;
 }
 
+/* The way of packets from a peer to here. */
+static void find_way(const struct weft_ape_ni *c, struct weft_ape_peer *p)
+{
+	const struct weft_ape_lattice *l = &c->config.node.lattice;
+	struct weft_ape_coord at = p->at;
+	unsigned int from = WEFT_APE_PORTS;
+	struct weft_ape_hop hop;
+
+	while (weft_ape_route(l, at, c->config.node.me, from, p->vc, 0x3f, &hop) == WEFT_APE_ON) {
+		weft_ape_lattice_neighbour(l, at, hop.cable, &at);
+		from = hop.cable ^ 1u;
+		p->vc = hop.vc;
+		p->hops++;
+	}
+}
+
 static void begin_peer(struct weft_ape_ni *c, unsigned int which, struct weft_ape_coord at)
 {
 	const struct weft_ape_lattice *l = &c->config.node.lattice;
@@ -37,6 +53,7 @@ static void begin_peer(struct weft_ape_ni *c, unsigned int which, struct weft_ap
 
 	c->peers |= 1ull << which;
 	c->peer[which] = (struct weft_ape_peer){.at = at, .port = sum % c->config.node.locals};
+	find_way(c, &c->peer[which]);
 }
 
 struct weft_ape_peer *weft_ape_ni_peer(struct weft_ape_ni *c, struct weft_ape_coord at)
@@ -76,7 +93,7 @@ static void give_packet(struct weft_ape_ni *c, struct weft_ape_peer *p, enum wef
 
 	h->to = p->at;
 	h->port = p->port;
-	weft_ape_header_build(h, &header);
+	weft_ape_header_bare(h, &header);
 	footer.crc = weft_ape_packet_crc(c->world->crc32c, header, payload, words,
 					 weft_ape_footer_build(&footer));
 	(h->type == WEFT_APE_VERBS ? weft_ape_node_lend : weft_ape_node_give)(

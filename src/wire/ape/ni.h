@@ -93,6 +93,9 @@ struct weft_ape_peer {
 	struct weft_ape_coord at;
 	uint16_t life; /* 0: not known */
 	uint8_t port;
+	/* What comes from there has made so many hops, the last on that channel. */
+	uint8_t vc;
+	uint16_t hops;
 	struct weft_ape_flow flow[WEFT_APE_CLASSES];
 	struct weft_ape_verbs verbs;
 };

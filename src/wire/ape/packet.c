@@ -20,7 +20,7 @@ static bool may_have(uint8_t type, uint16_t bytes)
 	return bytes <= (weft_ape_is_header_only(type) ? 0 : WEFT_APE_PAYLOAD_BYTES);
 }
 
-bool weft_ape_header_build(const struct weft_ape_header *h, struct weft_ape_word *word)
+bool weft_ape_header_bare(const struct weft_ape_header *h, struct weft_ape_word *word)
 {
 	struct weft_ape_word w = {0};
 
@@ -38,8 +38,17 @@ bool weft_ape_header_build(const struct weft_ape_header *h, struct weft_ape_word
 	weft_ape_put_bits(&w, 48, h->bytes);
 	weft_ape_put_bits(&w, 62, h->addr);
 	weft_ape_put_bits(&w, 110, h->hops);
-	*word = weft_ape_secded_encode(w);
+	*word = w;
 	return true;
+}
+
+bool weft_ape_header_build(const struct weft_ape_header *h, struct weft_ape_word *word)
+{
+	bool can_be = weft_ape_header_bare(h, word);
+
+	if (can_be)
+		*word = weft_ape_secded_encode(*word);
+	return can_be;
 }
 
 bool weft_ape_header_parse(struct weft_ape_word w, struct weft_ape_header *h)

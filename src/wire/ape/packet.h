@@ -85,6 +85,8 @@ struct weft_ape_coord weft_ape_coord_unpack(uint32_t packed);
 /* Whether the fields keep to their widths: a payload above 4,096 B, a third channel and payload in
  * a header-only packet do not. *word is set then, with its check bits. */
 bool weft_ape_header_build(const struct weft_ape_header *h, struct weft_ape_word *word);
+/* The same without its check bits: within a node, as each hop changes the header. */
+bool weft_ape_header_bare(const struct weft_ape_header *h, struct weft_ape_word *word);
 /* Parses a word that SECDED has checked. False: it is no header. */
 bool weft_ape_header_parse(struct weft_ape_word word, struct weft_ape_header *h);
 

@@ -438,21 +438,12 @@ static bool is_of_this_life(struct weft_ape_ni *c, const struct packet *p)
 	return true;
 }
 
-/* Hops and channel, which no footer covers, are those of the way from there to here. */
-static bool came_its_way(const struct weft_ape_ni *c, const struct packet *p)
+/* Hops and channel, which no footer covers, are those of the way from there to here. A packet from here to here has the channel
+ * that it was given. */
+static bool came_its_way(const struct packet *p)
 {
-	const struct weft_ape_lattice *l = &c->config.node.lattice;
-	struct weft_ape_coord at = p->f.from;
-	unsigned int hops = 0, from = WEFT_APE_PORTS, vc = p->h.vc;
-	struct weft_ape_hop hop;
-
-	while (weft_ape_route(l, at, c->config.node.me, from, vc, 0x3f, &hop) == WEFT_APE_ON) {
-		weft_ape_lattice_neighbour(l, at, hop.cable, &at);
-		from = hop.cable ^ 1u;
-		vc = hop.vc;
-		hops++;
-	}
-	return hops == p->h.hops && vc == p->h.vc && (!hops || p->h.last);
+	return p->h.hops == p->peer->hops &&
+	       (!p->peer->hops || (p->h.vc == p->peer->vc && p->h.last));
 }
 
 static void take_packet(struct weft_ape_ni *c, struct weft_ape_word header, const uint8_t *payload,
@@ -472,13 +463,13 @@ static void take_packet(struct weft_ape_ni *c, struct weft_ape_word header, cons
 		c->counters.bad_crc++;
 		return;
 	}
-	if (!came_its_way(c, &p)) {
-		c->counters.bad_way++;
-		return;
-	}
 	p.peer = weft_ape_ni_peer(c, p.f.from);
 	if (!p.peer) {
 		c->counters.no_room++;
+		return;
+	}
+	if (!came_its_way(&p)) {
+		c->counters.bad_way++;
 		return;
 	}
 	c->quiet = false;
