@@ -138,22 +138,30 @@ void weft_ape_node_vouch(struct weft_ape_node *n, unsigned int cable, uint64_t n
 		note_heard(n, cable, now_ns);
 }
 
-void weft_ape_node_beat(struct weft_ape_node *n, unsigned int cable,
-			const struct weft_ape_beat *beat, uint64_t now_ns)
+static void hear(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
 {
-	struct weft_ape_rx *rx = &n->rx[cable];
-
 	if (!(n->hears >> cable & 1)) {
-		weft_ape_rx_up(rx);
-		rx->unheard = true;
+		weft_ape_rx_up(&n->rx[cable]);
+		n->rx[cable].unheard = true;
 		n->hears |= 1u << cable;
 	}
 	note_heard(n, cable, now_ns);
-	weft_ape_rx_beat(rx, beat);
-	if (rx->unheard || n->severed >> cable & 1)
+}
+
+static void take_beat(struct weft_ape_node *n, unsigned int cable, const struct weft_ape_beat *beat)
+{
+	weft_ape_rx_beat(&n->rx[cable], beat);
+	if (n->rx[cable].unheard || n->severed >> cable & 1)
 		stop_sending(n, cable);
 	else
 		n->router.up |= 1u << cable;
+}
+
+void weft_ape_node_beat(struct weft_ape_node *n, unsigned int cable,
+			const struct weft_ape_beat *beat, uint64_t now_ns)
+{
+	hear(n, cable, now_ns);
+	take_beat(n, cable, beat);
 }
 
 void weft_ape_node_beats(struct weft_ape_node *n, unsigned int cable, const uint64_t *quad,
@@ -162,15 +170,15 @@ void weft_ape_node_beats(struct weft_ape_node *n, unsigned int cable, const uint
 	unsigned int quads = n->config.link.quads, run;
 	struct weft_ape_beat beat = {{0}};
 
+	if (count)
+		hear(n, cable, now_ns);
 	while (count) {
-		run = n->hears >> cable & 1 ? weft_ape_rx_run(&n->rx[cable], quad, count) : 0;
-		if (run) {
-			note_heard(n, cable, now_ns);
-		} else {
+		run = weft_ape_rx_run(&n->rx[cable], quad, count);
+		if (!run) {
 			run = 1;
 			for (unsigned int i = 0; i < quads; i++)
 				beat.quad[i] = quad[i];
-			weft_ape_node_beat(n, cable, &beat, now_ns);
+			take_beat(n, cable, &beat);
 		}
 		quad += (size_t)run * quads;
 		count -= run;
