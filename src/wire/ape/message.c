@@ -98,7 +98,7 @@ bool weft_ape_ni_post(struct weft_ape_ni *c, unsigned int process,
 	p->posted[place] = *d;
 	p->posted_ns[place] = now_ns;
 	c->posters |= 1ull << process;
-	c->quiet = false;
+	weft_ape_ni_stir(c);
 	return true;
 }
 
@@ -136,7 +136,7 @@ void weft_ape_message_end(struct weft_ape_ni *c, struct weft_ape_message *m,
 	m->used = false;
 	c->messages &= ~(1ull << (m - c->message));
 	m->generation++;
-	c->quiet = false;
+	weft_ape_ni_stir(c);
 	c->world->event(c->owner, m->process, &event);
 }
 
@@ -203,7 +203,7 @@ void weft_ape_peer_fail(struct weft_ape_ni *c, struct weft_ape_peer *p, enum wef
 	unsigned int which = p - c->peer;
 
 	weft_ape_flow_close(&p->flow[class]);
-	c->quiet = false; /* descriptors may wait for the flow */
+	weft_ape_ni_stir(c); /* descriptors may wait for the flow */
 	if (class == WEFT_APE_REQUESTS)
 		weft_ape_verbs_lost(c, p);
 	for (unsigned int i = 0; i < WEFT_APE_JOBS && class == WEFT_APE_ANSWERS; i++)

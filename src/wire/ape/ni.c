@@ -471,7 +471,7 @@ static void message_timer(struct weft_ape_ni *c, struct weft_ape_message *m)
 		m->done = 0;
 		m->cut = false;
 		m->status = WEFT_APE_OK;
-		c->quiet = false;
+		weft_ape_ni_stir(c);
 	} else if (m->retry_ns) {
 		weft_ape_ni_wake(c, m->retry_ns);
 	}
@@ -482,7 +482,7 @@ static void flow_timer(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft
 	struct weft_ape_flow *f = &p->flow[class];
 
 	if (weft_ape_flow_late(f, c->now_ns))
-		c->quiet = false;
+		weft_ape_ni_stir(c);
 	if (f->late.due_ns)
 		weft_ape_ni_wake(c, f->late.due_ns);
 	switch (weft_ape_flow_timer(f, &c->config.times, c->now_ns)) {
@@ -490,7 +490,7 @@ static void flow_timer(struct weft_ape_ni *c, struct weft_ape_peer *p, enum weft
 		weft_ape_peer_fail(c, p, class, WEFT_APE_UNREACHABLE);
 		return;
 	case WEFT_APE_FLOW_AGAIN:
-		c->quiet = false;
+		weft_ape_ni_stir(c);
 		break;
 	case WEFT_APE_FLOW_QUIET:
 		break;
@@ -541,11 +541,14 @@ static bool fill_port(struct weft_ape_ni *c, unsigned int port)
 {
 	if (is_taken(c, port))
 		return false;
-	if (send_from_flows(c, port))
+	if (!(c->dry >> port & 1) && send_from_flows(c, port))
 		return true;
+	c->dry |= 1u << port;
 	if (!make_one(c))
 		return false;
-	send_from_flows(c, port);
+	/* of all that was dry that packet's flow is not; one that the port has taken leaves it as it was */
+	if (!send_from_flows(c, port))
+		c->dry = 0;
 	return true;
 }
 

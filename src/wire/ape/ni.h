@@ -136,6 +136,7 @@ struct weft_ape_ni {
 	uint8_t next_verbs;
 	bool verbs_room;
 	bool quiet; /* nothing is to be sent, until something happens */
+	uint8_t dry; /* ports, as bits, whose flows had nothing to send when they were asked last, and have not since */
 	struct weft_ape_counters counters;
 	struct weft_ape_peer peer[WEFT_APE_PEERS]; /* 20 KB each: what is not used is not touched */
 };
@@ -199,6 +200,13 @@ static inline void weft_ape_ni_wake(struct weft_ape_ni *c, uint64_t at_ns)
 {
 	if (at_ns < c->wake_ns)
 		c->wake_ns = at_ns;
+}
+
+/* Flows may have something to send. */
+static inline void weft_ape_ni_stir(struct weft_ape_ni *c)
+{
+	c->quiet = false;
+	c->dry = 0;
 }
 
 /* The peer at this node, or NULL: there is no room for another. */

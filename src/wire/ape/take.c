@@ -194,7 +194,7 @@ static bool take_get(struct weft_ape_ni *c, const struct packet *p, enum weft_ap
 		.bytes = bytes,
 	};
 	c->jobs |= 1ull << free;
-	c->quiet = false;
+	weft_ape_ni_stir(c);
 	return true;
 }
 
@@ -257,7 +257,7 @@ bool weft_ape_refuse(struct weft_ape_ni *c, struct weft_ape_peer *p, bool is_get
 	slot.small[5] = is_get;
 	weft_ape_flow_push(f, &slot, c->now_ns);
 	c->counters.refused++;
-	c->quiet = false;
+	weft_ape_ni_stir(c);
 	return true;
 }
 
@@ -472,7 +472,7 @@ static void take_packet(struct weft_ape_ni *c, struct weft_ape_word header, cons
 		c->counters.bad_way++;
 		return;
 	}
-	c->quiet = false;
+	weft_ape_ni_stir(c);
 	if (!is_of_this_life(c, &p)) {
 		c->counters.bad_life++;
 		return;
