@@ -108,7 +108,7 @@ static inline BOTH struct line line_at(const uint8_t *at)
 			     _mm256_loadu_si256((const __m256i *)(at + LINE / 2))};
 }
 
-static inline BOTH __m256i powers_in_lanes(const uint64_t powers[2])
+static inline BOTH __m256i powers_in_halves(const uint64_t powers[2])
 {
 	return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)powers));
 }
@@ -124,7 +124,7 @@ static inline BOTH struct line fold_line(struct line l, __m256i by_512, const ui
 /* What a line leaves, if the register is 0 before it. */
 static inline BOTH uint64_t sum_of(struct line l)
 {
-	__m256i half = weft_fold_into_half(l.x, powers_in_lanes(fold.by_256), l.y);
+	__m256i half = weft_fold_into_half(l.x, powers_in_halves(fold.by_256), l.y);
 	__m128i last = weft_fold_into(_mm256_castsi256_si128(half),
 				      _mm_loadu_si128((const __m128i *)fold.by_128),
 				      _mm256_extracti128_si256(half, 1));
@@ -136,7 +136,7 @@ static inline BOTH uint64_t sum_of(struct line l)
 /* At least BOTH_BYTES. How many were taken, all but less than a line: *taken. */
 static BOTH uint64_t by_both(uint64_t crc, const uint8_t *at, size_t count, size_t *taken)
 {
-	const __m256i by_512 = powers_in_lanes(fold.by_512);
+	const __m256i by_512 = powers_in_halves(fold.by_512);
 	const uint8_t *part, *end;
 	struct line line = line_at(at);
 	uint64_t sum[PARTS] = {0}, folded;

@@ -531,7 +531,7 @@ void weft_ape_ni_beats(struct weft_ape_ni *c, unsigned int cable, const uint64_t
 	weft_ape_node_beats(&c->node, cable, quad, count, now_ns);
 }
 
-static bool is_taken(struct weft_ape_ni *c, unsigned int port)
+static bool port_is_taken(struct weft_ape_ni *c, unsigned int port)
 {
 	return weft_ape_node_waiting(&c->node, port) || !weft_ape_node_has_room(&c->node, port);
 }
@@ -539,7 +539,7 @@ static bool is_taken(struct weft_ape_ni *c, unsigned int port)
 /* A port gets a packet when none waits behind the one that leaves. */
 static bool fill_port(struct weft_ape_ni *c, unsigned int port)
 {
-	if (is_taken(c, port))
+	if (port_is_taken(c, port))
 		return false;
 	if (!(c->dry >> port & 1) && send_from_flows(c, port))
 		return true;
@@ -563,7 +563,7 @@ bool weft_ape_ni_step(struct weft_ape_ni *c, uint64_t now_ns)
 		bool gave = fill_port(c, port);
 
 		moved |= gave;
-		full |= gave || is_taken(c, port);
+		full |= gave || port_is_taken(c, port);
 	}
 	c->quiet |= !full;
 	return weft_ape_node_step(&c->node, now_ns) || moved;

@@ -138,7 +138,7 @@ void weft_ape_node_vouch(struct weft_ape_node *n, unsigned int cable, uint64_t n
 		note_heard(n, cable, now_ns);
 }
 
-static void hear(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
+static void hear_cable(struct weft_ape_node *n, unsigned int cable, uint64_t now_ns)
 {
 	if (!(n->hears >> cable & 1)) {
 		weft_ape_rx_up(&n->rx[cable]);
@@ -160,7 +160,7 @@ static void take_beat(struct weft_ape_node *n, unsigned int cable, const struct 
 void weft_ape_node_beat(struct weft_ape_node *n, unsigned int cable,
 			const struct weft_ape_beat *beat, uint64_t now_ns)
 {
-	hear(n, cable, now_ns);
+	hear_cable(n, cable, now_ns);
 	take_beat(n, cable, beat);
 }
 
@@ -171,7 +171,7 @@ void weft_ape_node_beats(struct weft_ape_node *n, unsigned int cable, const uint
 	struct weft_ape_beat beat = {{0}};
 
 	if (count)
-		hear(n, cable, now_ns);
+		hear_cable(n, cable, now_ns);
 	while (count) {
 		run = weft_ape_rx_run(&n->rx[cable], quad, count);
 		if (!run) {

@@ -51,8 +51,8 @@ static void put_pattern(struct weft_ape_tx *tx, uint64_t pattern, enum weft_ape_
 }
 
 /* One word; of a cable of 256 bits two; of 64 bits in two beats. */
-static void put_words(struct weft_ape_tx *tx, struct weft_ape_word w, struct weft_ape_word second,
-		      enum weft_ape_kind kind)
+static void put_two_words(struct weft_ape_tx *tx, struct weft_ape_word w,
+			  struct weft_ape_word second, enum weft_ape_kind kind)
 {
 	uint64_t *quad = new_beat(tx, kind);
 
@@ -90,7 +90,7 @@ static void put_content(struct weft_ape_tx *tx, struct weft_ape_word w, struct w
 	}
 	if (is_magic(w) && (tx->config->quads == 2 || is_magic(second)))
 		put_pattern(tx, WEFT_APE_MAGIC, WEFT_APE_K_ESCAPE);
-	put_words(tx, w, second, kind);
+	put_two_words(tx, w, second, kind);
 }
 
 /* Flips bits of the word, if register 71 asks for that. */
@@ -129,7 +129,7 @@ static void put_credit(struct weft_ape_tx *tx, uint64_t now_ns)
 	tx->said_ns = now_ns;
 	tx->since = 0;
 	w = spoil(&tx->errors, tx->errors.credits, weft_ape_credit_build(&tx->said));
-	put_words(tx, w, w, WEFT_APE_K_CREDIT);
+	put_two_words(tx, w, w, WEFT_APE_K_CREDIT);
 }
 
 /* What of a threshold a packet of any length leaves: as much may have gone out of the FIFO untold. */
