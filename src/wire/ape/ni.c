@@ -69,7 +69,7 @@ struct weft_ape_peer *weft_ape_ni_peer(struct weft_ape_ni *c, struct weft_ape_co
 			begin_peer(c, which, at);
 			return p;
 		}
-		if (weft_ape_lattice_index(l, p->at) == index)
+		if (weft_ape_coord_equal(p->at, at))
 			return p;
 	}
 	return NULL;

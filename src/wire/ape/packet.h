@@ -47,6 +47,11 @@ struct weft_ape_coord {
 	uint8_t at[WEFT_APE_DIMENSIONS];
 };
 
+static inline bool weft_ape_coord_equal(struct weft_ape_coord a, struct weft_ape_coord b)
+{
+	return a.at[0] == b.at[0] && a.at[1] == b.at[1] && a.at[2] == b.at[2];
+}
+
 struct weft_ape_header {
 	uint8_t vc;
 	bool last; /* this hop is the last one in its dimension */
