@@ -31,7 +31,7 @@
 #define LATE_NS	     1000000u /* a yield that took so long found a program that keeps the core */
 #define LATE_SHARE   10u      /* then none for so many times as long */
 /* In a stream neighbours are shown so many bursts at once, each about a packet: the lines of memory by which they are told go from
- * core to core. Engines of verbs have one turn for as many, too: each that took a packet would enter its queue pair once more. */
+ * core to core. */
 #define BURSTS_ONCE 4u
 /* In a stream a program that sleeps is told of ends no oftener, as cards moderate their interrupts; at once when nothing moves. */
 #define TELL_NS 100000u
@@ -155,12 +155,12 @@ static int begin_card(struct weft_torus_card *c, const char *home, const uint8_t
 
 /* ---- Word times ---- */
 
-/* A burst of each cable is taken, and what can go on goes; `answers`: engines of verbs have their turn between. */
-static bool move_words(struct weft_torus_card *c, bool answers)
+/* A burst of each cable is taken, and what can go on goes. */
+static bool move_words(struct weft_torus_card *c)
 {
 	bool any = weft_torus_cables_take(c);
 
-	if (answers && weft_torus_verbs_wants(c))
+	if (weft_torus_verbs_wants(c))
 		any |= weft_torus_verbs_serve(c);
 	weft_torus_cables_look_for_room(c);
 	return weft_ape_ni_step(&c->engine, c->now_ns) || any;
@@ -168,7 +168,7 @@ static bool move_words(struct weft_torus_card *c, bool answers)
 
 static bool word_time(struct weft_torus_card *c, uint64_t turn)
 {
-	unsigned int bursts = c->stream.turns < STREAM_TURNS ? 1 : BURSTS_ONCE;
+	unsigned int left = c->stream.turns < STREAM_TURNS ? 1 : BURSTS_ONCE;
 	bool busy = false;
 
 	/* first of all behind sleep */
@@ -178,7 +178,7 @@ static bool word_time(struct weft_torus_card *c, uint64_t turn)
 		busy |= weft_torus_guests_serve(c);
 		busy |= weft_torus_verbs_serve(c);
 	}
-	for (unsigned int n = 0; n < bursts && move_words(c, !n); n++)
+	while (left-- && move_words(c))
 		busy = true;
 	if (c->engine.node.doubted)
 		weft_torus_cables_doubt(c);
