@@ -3,12 +3,27 @@
 
 bool weft_folds_wide, weft_folds_half;
 
+/* Modulo the polynomial; the coefficient of 1 is the highest bit. */
+static uint32_t product(uint32_t polynomial, uint32_t a, uint32_t b)
+{
+	uint32_t sum = 0;
+
+	for (; a; a <<= 1) {
+		sum ^= a >> 31 ? b : 0;
+		b = b >> 1 ^ (b & 1 ? polynomial : 0);
+	}
+	return sum;
+}
+
 static uint64_t reflected_power(uint32_t polynomial, unsigned int exponent)
 {
-	uint32_t power = 1u << 31; /* of 0; the coefficient of 1 is the highest bit */
+	uint32_t power = 1u << 31, square = 1u << 30; /* t^0, t^1 */
 
-	while (exponent--)
-		power = power >> 1 ^ (power & 1 ? polynomial : 0);
+	for (; exponent; exponent >>= 1) {
+		if (exponent & 1)
+			power = product(polynomial, power, square);
+		square = product(polynomial, square, square);
+	}
 	return (uint64_t)power << 1;
 }
 
