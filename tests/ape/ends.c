@@ -34,17 +34,23 @@ void pair_begin(struct pair *p, const struct weft_ape_link_config *config, unsig
 	}
 }
 
+bool end_send(struct weft_ape_tx *tx, uint64_t now_ns, struct weft_ape_beat *beat)
+{
+	const struct weft_ape_beat *sent = weft_ape_tx_step(tx, now_ns);
+
+	if (sent)
+		*beat = *sent;
+	return sent;
+}
+
 /* What arrives now was sent `delay` word times ago; with a delay of 0, in this very word time. */
 void pair_step(struct pair *p)
 {
 	for (unsigned int i = 0; i < 2; i++) {
 		struct cable *c = &p->cable[i];
-		const struct weft_ape_beat *sent = weft_ape_tx_step(&p->end[i].tx, p->now_ns);
-		struct weft_ape_beat beat = {{0}};
-		bool there = sent;
+		struct weft_ape_beat beat;
+		bool there = end_send(&p->end[i].tx, p->now_ns, &beat);
 
-		if (sent)
-			beat = *sent;
 		if (there && p->meddle)
 			there = p->meddle(p, i, &beat);
 		c->there[c->at] = there;

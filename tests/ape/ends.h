@@ -43,6 +43,8 @@ struct pair {
 void pair_begin(struct pair *p, const struct weft_ape_link_config *config, unsigned int delay);
 /* The end's receiver begins anew. */
 void end_begin(struct pair *p, struct end *e);
+/* A copy of what the sender has for the cable in this word time, if anything. */
+bool end_send(struct weft_ape_tx *tx, uint64_t now_ns, struct weft_ape_beat *beat);
 /* One word time. */
 void pair_step(struct pair *p);
 /* Whether end i has no packet to give; pair_give gives it one, whose words pair_feed sends. */

@@ -106,15 +106,24 @@ static struct weft_ape_link_config make_stream(uint64_t *seed)
 	return config;
 }
 
+static struct weft_ape_beat beat_of(uint64_t pattern, unsigned int quads)
+{
+	struct weft_ape_beat beat = {{0}};
+
+	for (unsigned int i = 0; i < quads; i++)
+		beat.quad[i] = pattern;
+	return beat;
+}
+
 static struct weft_ape_beat invented(uint64_t *seed, unsigned int quads)
 {
 	struct weft_ape_beat beat = {{0}};
 	uint64_t dice = splitmix64(seed) % 4;
 
 	if (dice == 0)
-		return weft_ape_beat_of(WEFT_APE_MAGIC, quads);
+		return beat_of(WEFT_APE_MAGIC, quads);
 	if (dice == 1)
-		return weft_ape_beat_of(WEFT_APE_START, quads);
+		return beat_of(WEFT_APE_START, quads);
 	if (dice == 2)
 		return sent.beat[splitmix64(seed) % sent.beats];
 	for (unsigned int i = 0; i < quads; i++)

@@ -65,21 +65,12 @@ static void feed(struct pair *p, struct waiting *w, unsigned int words)
 	e->busy_giving = e->given < e->giving.words;
 }
 
-static bool send_beat(struct weft_ape_tx *tx, uint64_t now_ns, struct weft_ape_beat *beat)
-{
-	const struct weft_ape_beat *sent = weft_ape_tx_step(tx, now_ns);
-
-	if (sent)
-		*beat = *sent;
-	return sent;
-}
-
 static unsigned int send_by_beat(struct weft_ape_tx *tx, uint64_t now_ns, unsigned int most,
 				 struct weft_ape_beat *beats)
 {
 	unsigned int n = 0;
 
-	while (n < most && send_beat(tx, now_ns, &beats[n]))
+	while (n < most && end_send(tx, now_ns, &beats[n]))
 		n++;
 	return n;
 }
@@ -96,7 +87,7 @@ static unsigned int send_by_run(struct weft_ape_tx *tx, uint64_t now_ns, unsigne
 			beats[n] = (struct weft_ape_beat){{from[i].lo, from[i].hi,
 							   words > 1 ? from[i + 1].lo : 0,
 							   words > 1 ? from[i + 1].hi : 0}};
-		if (!run && !send_beat(tx, now_ns, &beats[n++]))
+		if (!run && !end_send(tx, now_ns, &beats[n++]))
 			return n - 1;
 	}
 	return n;
@@ -160,7 +151,7 @@ static void give_credits(struct pair *p)
 	struct weft_ape_beat beat;
 
 	for (unsigned int i = 0; i < 4; i++)
-		if (send_beat(&p->end[1].tx, p->now_ns, &beat))
+		if (end_send(&p->end[1].tx, p->now_ns, &beat))
 			weft_ape_rx_beat(&p->end[0].rx, &beat);
 }
 

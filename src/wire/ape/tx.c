@@ -68,11 +68,6 @@ static void put_two_words(struct weft_ape_tx *tx, struct weft_ape_word w,
 	}
 }
 
-static bool is_magic(struct weft_ape_word w)
-{
-	return w.lo == WEFT_APE_MAGIC && w.hi == WEFT_APE_MAGIC;
-}
-
 static void put_quad(struct weft_ape_tx *tx, uint64_t quad, enum weft_ape_kind kind)
 {
 	if (quad == WEFT_APE_MAGIC)
@@ -88,7 +83,7 @@ static void put_content(struct weft_ape_tx *tx, struct weft_ape_word w, struct w
 		put_quad(tx, w.hi, kind);
 		return;
 	}
-	if (is_magic(w) && (tx->config->quads == 2 || is_magic(second)))
+	if (weft_ape_is_magic(w) && (tx->config->quads == 2 || weft_ape_is_magic(second)))
 		put_pattern(tx, WEFT_APE_MAGIC, WEFT_APE_K_ESCAPE);
 	put_two_words(tx, w, second, kind);
 }

@@ -118,6 +118,11 @@ static inline void weft_ape_words_store(const struct weft_ape_word *words, uint8
 
 /* ---- Looking for MAGIC ---- */
 
+static inline bool weft_ape_is_magic(struct weft_ape_word w)
+{
+	return w.lo == WEFT_APE_MAGIC && w.hi == WEFT_APE_MAGIC;
+}
+
 #define WEFT_APE_LOOK 16u
 
 /* Whether one of WEFT_APE_LOOK words may be MAGIC. Half a word is seldom like it. */
@@ -139,21 +144,12 @@ static inline unsigned int weft_ape_before_magic(const struct weft_ape_word *wor
 	while (count - n >= WEFT_APE_LOOK && !weft_ape_may_be_magic(words + n))
 		n += WEFT_APE_LOOK;
 	for (; n < count; n++)
-		if (words[n].lo == WEFT_APE_MAGIC && words[n].hi == WEFT_APE_MAGIC)
+		if (weft_ape_is_magic(words[n]))
 			break;
 	return n;
 }
 
 /* MAGIC and START fill a beat. */
-static inline struct weft_ape_beat weft_ape_beat_of(uint64_t pattern, unsigned int quads)
-{
-	struct weft_ape_beat beat = {{0}};
-
-	for (unsigned int i = 0; i < quads; i++)
-		beat.quad[i] = pattern;
-	return beat;
-}
-
 static inline bool weft_ape_beat_is(const struct weft_ape_beat *beat, uint64_t pattern,
 				    unsigned int quads)
 {
